@@ -1,0 +1,1 @@
+"""The client library: what commands, orchestrators and other programs call the services with."""

@@ -1,0 +1,207 @@
+"""The recorder, as programs see it: model calls that are recorded, or answered from a recording."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
+from bernstein_formats.canonical import JsonValue, spelled
+from bernstein_formats.errors import InvalidInput
+from bernstein_runtime import limits
+
+if TYPE_CHECKING:
+    from bernstein_client.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """How to reach a model provider; the key is not shown."""
+
+    name: str
+    base_url: str
+    api_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Count, size and digest of recorded calls."""
+
+    call_count: int
+    size_bytes: int
+    sha256_hex: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open session; `recording` is what a replay answers from."""
+
+    session_id: str
+    recording: Recording | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A model's answer and where it came from."""
+
+    text: str
+    source: Literal["recorded", "live"]
+    key: str
+    warning: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedCall:
+    """A recorded call that was never asked for."""
+
+    line: int
+    key: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What came of a session."""
+
+    coverage_line: str
+    hit_count: int
+    miss_count: int
+    strict_violation_count: int
+    unused_calls: tuple[UnusedCall, ...]
+    unused_count: int
+    recording: Recording | None
+
+
+class RecorderClient:
+    """Blocking; safe for any number of threads."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._stub = recorder_pb2_grpc.RecorderServiceStub(connection.channel)
+
+    def open_session(
+        self,
+        run_id: str,
+        *,
+        replay_run_id: str = "",
+        allow_live_miss: bool = False,
+        record: bool = True,
+        providers: Sequence[Provider] = (),
+        expected: Recording | None = None,
+    ) -> Session:
+        """Raises ReplayRecordingMissingError, RecordingChanged."""
+        request = recorder_pb2.OpenSessionRequest(
+            run_id=run_id,
+            request_id=self._connection.request_id(),
+            replay_run_id=replay_run_id,
+            allow_live_miss=allow_live_miss,
+            record=record,
+            providers=[
+                recorder_pb2.Provider(name=each.name, base_url=each.base_url, api_key=each.api_key)
+                for each in providers
+            ],
+            expected=_packed(expected),
+        )
+        answer = self._connection.call(self._stub.OpenSession, request, "OpenSession")
+        recording = answer.recording if answer.HasField("recording") else None
+        return Session(answer.session_id, _unpacked(recording))
+
+    def call(
+        self,
+        session_id: str,
+        *,
+        lane: str,
+        model: str,
+        provider: str,
+        prompt: str,
+        temperature: str,
+        max_tokens: str,
+        parameters: Mapping[str, JsonValue] | None = None,
+    ) -> Answer:
+        """One model call; it is recorded durably when this returns. Raises ReplayMissError,
+        SessionLost, ProviderFailed. Temperature and limit are literal texts, so that 1, 1.0 and
+        null stay apart."""
+        request = recorder_pb2.CallRequest(
+            session_id=session_id,
+            request_id=self._connection.request_id(),
+            lane=lane,
+            model=model,
+            provider=provider,
+            prompt=encoded_prompt(prompt),
+            temperature=temperature,
+            max_tokens=max_tokens,
+            parameters_json=spelled(dict(parameters)).encode() if parameters else b"",
+        )
+        answer = self._connection.call(
+            self._stub.Call, request, "Call", limits.LONG_CALL_TIMEOUT_SECONDS
+        )
+        value = json.loads(answer.response_json)
+        recorded = answer.source == recorder_pb2.ANSWER_SOURCE_RECORDED
+        return Answer(
+            text=value if isinstance(value, str) else spelled(value),
+            source="recorded" if recorded else "live",
+            key=answer.key,
+            warning=answer.warning,
+        )
+
+    def close_session(self, session_id: str) -> Account:
+        """End a session; asked again it gives the same account."""
+        request = recorder_pb2.CloseSessionRequest(session_id=session_id)
+        answer = self._connection.call(self._stub.CloseSession, request, "CloseSession")
+        return Account(
+            coverage_line=answer.coverage_line,
+            hit_count=answer.hit_count,
+            miss_count=answer.miss_count,
+            strict_violation_count=answer.strict_violation_count,
+            unused_calls=tuple(
+                UnusedCall(each.line, each.key, each.model) for each in answer.unused_calls
+            ),
+            unused_count=answer.unused_count,
+            recording=_unpacked(answer.recording if answer.HasField("recording") else None),
+        )
+
+    def get_recording(self, run_id: str) -> Recording:
+        """Raises ReplayRecordingMissingError."""
+        request = recorder_pb2.GetRecordingRequest(run_id=run_id)
+        answer = self._connection.call(self._stub.GetRecording, request, "GetRecording")
+        return Recording(
+            answer.recording.call_count,
+            answer.recording.size_bytes,
+            answer.recording.sha256.hex(),
+        )
+
+    def append_calls(self, run_id: str, start_offset: int, data: bytes) -> int:
+        """Append stored calls verbatim; gives the file's size."""
+        request = recorder_pb2.AppendCallsRequest(
+            run_id=run_id, data=data, start_offset=start_offset
+        )
+        return self._connection.call(self._stub.AppendCalls, request, "AppendCalls").size_bytes
+
+
+def encoded_prompt(prompt: str) -> bytes:
+    """Raises InvalidInput for half a surrogate pair, which has no bytes (field case F11)."""
+    try:
+        return prompt.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"the prompt has half a surrogate pair at character {error.start}; "
+            "cut texts between characters",
+            field="prompt",
+            offset=error.start,
+        ) from None
+
+
+def _packed(recording: Recording | None) -> recorder_pb2.Recording | None:
+    if recording is None:
+        return None
+    return recorder_pb2.Recording(
+        call_count=recording.call_count,
+        size_bytes=recording.size_bytes,
+        sha256=bytes.fromhex(recording.sha256_hex),
+    )
+
+
+def _unpacked(recording: recorder_pb2.Recording | None) -> Recording | None:
+    if recording is None:
+        return None
+    return Recording(recording.call_count, recording.size_bytes, recording.sha256.hex())

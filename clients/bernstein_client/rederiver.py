@@ -1,0 +1,60 @@
+"""The rederiver, as programs see it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bernstein_api.rederiver.v1 import rederiver_pb2, rederiver_pb2_grpc
+
+if TYPE_CHECKING:
+    from bernstein_client.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Rederived:
+    """Whether the scheduler's rules give the recorded head."""
+
+    ok: bool
+    run_id: str
+    recorded_head: str
+    derived_head: str
+    step_count: int
+    step_index: int | None
+    reason: str
+    reason_code: str
+    rule: str
+    notes: tuple[str, ...]
+
+
+class RederiverClient:
+    """Blocking; safe for any number of threads."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._stub = rederiver_pb2_grpc.RederiverServiceStub(connection.channel)
+
+    def rederive_run(
+        self, run_id: str, progress: Callable[[int], None] = lambda _: None
+    ) -> Rederived:
+        """Raises RunNotFound; a run that does not re-derive is an answer."""
+        request = rederiver_pb2.RederiveRunRequest(run_id=run_id)
+        for item in self._connection.stream(self._stub.RederiveRun, request):
+            if item.HasField("rederivation"):
+                return _unpacked(item.rederivation)
+            progress(item.done_bytes)
+        raise AssertionError("the answer is the last message")
+
+
+def _unpacked(found: rederiver_pb2.Rederivation) -> Rederived:
+    return Rederived(
+        ok=found.ok,
+        run_id=found.run_id,
+        recorded_head=found.recorded_head,
+        derived_head=found.derived_head,
+        step_count=found.step_count,
+        step_index=found.step_index if found.HasField("step_index") else None,
+        reason=found.reason,
+        reason_code=found.reason_code,
+        rule=found.rule,
+        notes=tuple(found.notes),
+    )

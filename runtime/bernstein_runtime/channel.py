@@ -1,0 +1,70 @@
+"""connect(): the way to a service: target, deadlines, errors as our own classes, safe retries.
+
+What may be retried is said by the .proto alone: `idempotency_level` of the method. A retry after
+UNAVAILABLE first asks for the service to be running again.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from bernstein_formats.errors import QueueFull, Unavailable
+from bernstein_runtime import limits
+from bernstein_runtime.status import error_from
+
+Answer = TypeVar("Answer")
+OPTIONS = [
+    ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+ATTEMPTS = 6
+
+
+def open_channel(socket: Path) -> grpc.Channel:
+    """A channel to a Unix socket; connects at its first call."""
+    return grpc.insecure_channel(f"unix:{socket}", options=OPTIONS)
+
+
+@lru_cache
+def is_idempotent(method: str) -> bool:
+    """Whether the .proto says that `/package.Service/Method` may be sent twice."""
+    service, name = method.strip("/").split("/")
+    described = descriptor_pool.Default().FindServiceByName(service).FindMethodByName(name)
+    options = described.GetOptions()
+    return bool(options.idempotency_level != descriptor_pb2.MethodOptions.IDEMPOTENCY_UNKNOWN)
+
+
+def call(
+    method: str,
+    send: Callable[[], Answer],
+    *,
+    revive: Callable[[], None] = lambda: None,
+) -> Answer:
+    """The answer of `send`, its failures as our errors, tried again where that is safe."""
+
+    def attempt() -> Answer:
+        try:
+            return send()
+        except grpc.RpcError as failure:
+            raise error_from(failure) from None
+
+    def before_retry(_: object) -> None:
+        revive()
+
+    if not is_idempotent(method):
+        return attempt()
+    retrying = Retrying(
+        retry=retry_if_exception_type((Unavailable, QueueFull)),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
+        before_sleep=before_retry,
+        reraise=True,
+    )
+    return retrying(attempt)

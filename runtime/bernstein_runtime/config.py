@@ -1,0 +1,96 @@
+"""Configuration of the services: `bernstein.toml`, overridden by `BERNSTEIN_SVC_*` variables.
+
+One frozen table a process, every value with its unit in its name, unknown names refused. The file
+is named by `BERNSTEIN_SVC_CONFIG`, else it is `svc/bernstein.toml` in the state folder; without a
+file the defaults serve one user on one host. Secrets are paths, never values.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bernstein_formats.errors import InvalidInput
+
+Table = TypeVar("Table")
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """`[supervisor]`: when idle services end, and how often a dying one is started again."""
+
+    idle_seconds: float = 300.0
+    restarts_max: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderConfig:
+    """`[recorder]`: providers for callers that bring none of their own."""
+
+    openai_base_url: str = ""
+    openai_key_file: str = ""
+    anthropic_base_url: str = ""
+    anthropic_key_file: str = ""
+    call_timeout_seconds: float = 120.0
+    call_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SignerConfig:
+    """`[signer]`: the key of receipts; without one only seals are signed."""
+
+    receipt_key_file: str = ""
+    receipt_key_id: str = ""
+
+
+def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[str, str]) -> Table:
+    """The table `[name]` as `kind`. Raises InvalidInput that names file and member."""
+    path = Path(environ.get("BERNSTEIN_SVC_CONFIG") or state_dir / "bernstein.toml")
+    values = _table_in(path, name, required="BERNSTEIN_SVC_CONFIG" in environ)
+    known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    unknown = sorted(values.keys() - known.keys())
+    if unknown:
+        raise InvalidInput(f"{path}: [{name}] has no setting {unknown[0]!r}", path=path)
+    for setting in known:
+        variable = f"BERNSTEIN_SVC_{name.upper()}_{setting.upper()}"
+        if variable in environ:
+            values[setting] = environ[variable]
+    defaults = kind()
+    return kind(
+        **{
+            setting: _converted(value, getattr(defaults, setting), f"[{name}] {setting}")
+            for setting, value in values.items()
+        }
+    )
+
+
+def _table_in(path: Path, name: str, *, required: bool) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if required:
+            raise InvalidInput(
+                f"{path}: no such file; BERNSTEIN_SVC_CONFIG names it", path=path
+            ) from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}", path=path) from error
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise InvalidInput(f"{path}: {name!r} must be a table", path=path)
+    return dict(table)
+
+
+def _converted(value: object, default: object, where: str) -> object:
+    """`value` as the type of `default`; text from the environment is parsed."""
+    try:
+        if isinstance(default, str):
+            return str(value)
+        if isinstance(default, float) and not isinstance(value, bool):
+            return float(value)  # type: ignore[arg-type]  # the except below is the check
+        if isinstance(default, int) and not isinstance(value, bool):
+            return int(value)  # type: ignore[call-overload]  # likewise
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where}: {value!r} is not a number") from error
+    raise InvalidInput(f"{where}: {value!r} has the wrong type")

@@ -1,0 +1,196 @@
+"""serve(): one process, one gRPC server; the boundary of every call, health, reflection, stopping.
+
+The boundary is the only place where an error becomes a status, and where each call gets its one
+log line. A server without calls in flight for long enough stops by itself; SIGTERM finishes what
+runs. Both end the process with code 0.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from bernstein_formats.errors import BernsteinError, NotAllowed, Unavailable
+from bernstein_runtime import limits
+from bernstein_runtime.status import DETAILS_KEY, code_of, details_of, printable
+
+CALLER_KEY = "bernstein-caller-bin"
+OPTIONS = [
+    ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
+    # Two servers on one port would both start and share the calls.
+    ("grpc.so_reuseport", 0),
+]
+# Generic in the stubs only.
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Activity:
+    """How many calls are in flight and when the last one ended."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    in_flight: int = 0
+    last: float = field(default_factory=time.monotonic)
+
+    def began(self) -> None:
+        with self.lock:
+            self.in_flight += 1
+
+    def ended(self) -> None:
+        with self.lock:
+            self.in_flight -= 1
+            self.last = time.monotonic()
+
+    def idle_seconds(self) -> float:
+        with self.lock:
+            return 0.0 if self.in_flight else time.monotonic() - self.last
+
+
+class Boundary(grpc.ServerInterceptor):
+    """Around every call: is the caller allowed, what came of it, how long did it take."""
+
+    def __init__(self, activity: Activity, token: bytes, stopping: threading.Event) -> None:
+        self._activity = activity
+        self._token = token
+        self._stopping = stopping
+
+    def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Handler | None]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        handler = continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or not method.startswith("/bernstein_api."):
+            return handler
+        kind = ("stream" if handler.request_streaming else "unary") + (
+            "_stream" if handler.response_streaming else "_unary"
+        )
+        behaviour = getattr(handler, kind)
+        wrapped = self._streaming if handler.response_streaming else self._single
+        make = getattr(grpc, f"{kind}_rpc_method_handler")
+        made: Handler = make(
+            wrapped(behaviour, method.rsplit("/", 1)[-1]),
+            handler.request_deserializer,
+            handler.response_serializer,
+        )
+        return made
+
+    def _single(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            with self._around(method, context):
+                return behaviour(request, context)
+
+        return call
+
+    def _streaming(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
+        def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            with self._around(method, context):
+                yield from behaviour(request, context)
+
+        return call
+
+    @contextmanager
+    def _around(self, method: str, context: grpc.ServicerContext) -> Iterator[None]:
+        self._activity.began()
+        began = time.monotonic()
+        said: dict[str, object] = {}
+        try:
+            self._admit(context)
+            yield
+        except BernsteinError as error:
+            said["reason"] = error.reason
+            context.set_trailing_metadata(((DETAILS_KEY, details_of(error)),))
+            context.abort(code_of(error), printable(error.message))
+        except Exception:
+            said["reason"] = "INTERNAL"
+            log.exception("bug", method=method)
+            context.abort(grpc.StatusCode.INTERNAL, "internal error")
+        finally:
+            self._activity.ended()
+            log.info("rpc", method=method, ms=round((time.monotonic() - began) * 1000, 1), **said)
+
+    def _admit(self, context: grpc.ServicerContext) -> None:
+        if self._stopping.is_set():
+            raise Unavailable("the service is stopping; try again")
+        if self._token and self._token not in {
+            value for key, value in context.invocation_metadata() if key == CALLER_KEY
+        }:
+            raise NotAllowed("only the journal may call the signer")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where and how long to serve."""
+
+    socket: Path
+    idle_seconds: float
+    # Callers must present it; empty: everybody who reaches the socket may call.
+    token: bytes = b""
+
+
+def serve(
+    listener: Listener,
+    register: Callable[[grpc.Server], str],
+    *,
+    busy: Callable[[], bool] = lambda: False,
+    finish: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM, SIGINT or idleness; `register` adds the servicer and names it.
+
+    `busy` keeps an idle server alive; `finish` runs last, when no call is in flight any more.
+    """
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    activity = Activity()
+    server = grpc.server(
+        futures.ThreadPoolExecutor(max_workers=limits.WORKER_THREADS),
+        interceptors=[Boundary(activity, listener.token, stopping)],
+        options=OPTIONS,
+    )
+    health_of = _add_standard_services(server, register(server))
+    _bind(server, listener.socket)
+    server.start()
+    log.info("serving", socket=str(listener.socket), pid=os.getpid())
+    while not stopping.wait(0.5):
+        if activity.idle_seconds() >= listener.idle_seconds and not busy():
+            stopping.set()
+    log.info("stopping")
+    health_of.enter_graceful_shutdown()
+    server.stop(grace=10).wait()
+    finish()
+
+
+def _add_standard_services(server: grpc.Server, name: str) -> health.HealthServicer:
+    servicer = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    names: Sequence[str] = (name, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    for each in ("", name):
+        servicer.set(each, health_pb2.HealthCheckResponse.SERVING)
+    return servicer
+
+
+def _bind(server: grpc.Server, socket: Path) -> None:
+    # A second server would take the path over silently; callers of serve() hold a lock, so what
+    # is here was left by a process that is dead.
+    socket.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        server.add_insecure_port(f"unix:{socket}")
+    finally:
+        os.umask(before)

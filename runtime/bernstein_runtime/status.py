@@ -1,0 +1,100 @@
+"""Errors ↔ gRPC statuses: the only table, both directions.
+
+An error raised in a service is the same class with the same metadata in its caller. It travels as
+one `google.rpc.ErrorInfo` in the `grpc-status-details-bin` trailer (AIP-193).
+"""
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+from bernstein_formats import errors
+from bernstein_formats.errors import BernsteinError
+
+DOMAIN = "bernstein_api"
+DETAILS_KEY = "grpc-status-details-bin"
+# Trailers hold about 8 KiB; a fact longer than this is in the text already.
+METADATA_CHARACTERS_MAX = 512
+TEXT_CHARACTERS_MAX = 4000
+
+CODES: dict[type[BernsteinError], grpc.StatusCode] = {
+    errors.InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.NotFound: grpc.StatusCode.NOT_FOUND,
+    errors.RunExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.HeadMoved: grpc.StatusCode.ABORTED,
+    errors.Conflict: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.Broken: grpc.StatusCode.DATA_LOSS,
+    errors.NotAllowed: grpc.StatusCode.PERMISSION_DENIED,
+    errors.KeyUnusable: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.DiskFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.StoreFailed: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ProviderFailed: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+def _all_below(kind: type[BernsteinError]) -> list[type[BernsteinError]]:
+    return [kind, *(found for below in kind.__subclasses__() for found in _all_below(below))]
+
+
+BY_REASON: dict[str, type[BernsteinError]] = {
+    kind.reason: kind for kind in _all_below(BernsteinError)
+}
+
+
+def code_of(error: BernsteinError) -> grpc.StatusCode:
+    """The status code of the nearest class in the table."""
+    for kind in type(error).__mro__:
+        if kind in CODES:
+            return CODES[kind]
+    return grpc.StatusCode.INTERNAL
+
+
+def details_of(error: BernsteinError) -> bytes:
+    """The serialized `google.rpc.Status` that carries class and metadata."""
+    info = error_details_pb2.ErrorInfo(
+        reason=error.reason,
+        domain=DOMAIN,
+        metadata={
+            key: text[:METADATA_CHARACTERS_MAX] for key, text in sorted(error.metadata.items())
+        },
+    )
+    number: int = code_of(error).value[0]
+    status = status_pb2.Status(code=number, message=printable(error.message))
+    status.details.add().Pack(info)
+    return status.SerializeToString()
+
+
+def printable(text: str) -> str:
+    """A text that protobuf and a header can carry: lone surrogates written as escapes."""
+    return text[:TEXT_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def error_from(failure: grpc.RpcError) -> BernsteinError:
+    """The error that the service raised, or one that names what happened on the way."""
+    assert isinstance(failure, grpc.Call)
+    for key, value in failure.trailing_metadata() or ():
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            found = _error_in(status_pb2.Status.FromString(value))
+            if found is not None:
+                return found
+    code, text = failure.code(), failure.details() or "no details"
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return errors.LimitExceeded(f"message over the limit: {text}")
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return errors.Unavailable(f"the service went away: {text}")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return errors.Unavailable(
+            "the service did not answer in time; see `bernstein services logs`"
+        )
+    return BernsteinError(f"{text}; see `bernstein services logs`")
+
+
+def _error_in(status: status_pb2.Status) -> BernsteinError | None:
+    for detail in status.details:
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            error = BY_REASON.get(info.reason, BernsteinError)(status.message)
+            error.metadata.update(info.metadata)
+            return error
+    return None

@@ -1,0 +1,66 @@
+"""Making runs: an id that no other host makes, the folder, the files that say what the run is."""
+
+import secrets
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from bernstein_formats import paths
+from bernstein_formats.errors import InvalidInput, RunExists
+from bernstein_runtime.clock import Clock
+from bernstein_store.store import Mark, Store
+
+# One line a run; its marks remember who asked for it, so that a retry gets the same run.
+CREATED = "svc/created.log"
+RESERVED_IDS = {"latest", "list", "diff", "repair", "export", "publish", "verify", "debug"}
+
+
+class RunMaker:
+    """Makes one run at a time."""
+
+    def __init__(
+        self, store: Store, clock: Clock, random_hex: Callable[[int], str] = secrets.token_hex
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random_hex = random_hex
+        self._lock = threading.Lock()
+
+    def make(self, run_id: str, request_id: str, metadata: bytes, replay: bytes) -> str:
+        """Raises RunExists, InvalidInput."""
+        with self._lock:
+            log = self._store.open_log(CREATED)
+            try:
+                known = {mark.request_id: mark.answer for mark in log.marks}
+                if request_id in known:
+                    return self._complete(known[request_id], metadata, replay)
+                chosen = run_id or self._new_id()
+                self._check_free(chosen)
+                line = f"{chosen}\n".encode()
+                log.append(line, [Mark(request_id, log.size + len(line), chosen)])
+            finally:
+                log.close()
+            return self._complete(chosen, metadata, replay)
+
+    def _check_free(self, run_id: str) -> None:
+        paths.check_run_id(run_id)
+        if run_id in RESERVED_IDS:
+            raise InvalidInput(f"{run_id!r} is a word of the replay command; choose another id")
+        if run_id in self._store.run_ids():
+            raise RunExists(f"run {run_id} exists already; choose another id", run_id=run_id)
+
+    def _complete(self, run_id: str, metadata: bytes, replay: bytes) -> str:
+        """Whatever of the run is not there yet."""
+        if run_id not in self._store.run_ids():
+            self._store.make_run(run_id)
+        for name, content in (
+            (paths.metadata_path(run_id), metadata),
+            (paths.replay_path(run_id), replay),
+        ):
+            if content and self._store.get(name) is None:
+                self._store.put(name, content)
+        return run_id
+
+    def _new_id(self) -> str:
+        now = datetime.fromtimestamp(self._clock.now_seconds(), UTC)
+        return f"{now:%Y%m%d-%H%M%S}-{self._random_hex(3)}"

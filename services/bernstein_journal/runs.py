@@ -1,0 +1,111 @@
+"""What is known of the runs without verifying them: list, newest, one."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bernstein_formats import paths
+from bernstein_formats.errors import BernsteinError, InvalidInput, RunNotFound
+from bernstein_formats.journal_reader import LineBlocks, is_blank, parse_row
+from bernstein_store.store import Store
+
+LATEST = "latest"
+# Journals that are no orchestrator's run; `latest` never means them.
+OTHER_JOURNALS = re.compile(r"(task|webhook|sched-fire|a2a|admin)-")
+FIRST_LINE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One run as its folder shows it."""
+
+    run_id: str
+    row_count: int
+    size_bytes: int
+    metadata_json: bytes
+    replay_json: bytes
+    seal_json: bytes
+    damage: str
+
+
+class Runs:
+    """Read-only; safe for any number of threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def resolve(self, run_id: str) -> str:
+        """The run that is meant. Raises RunNotFound."""
+        if run_id == LATEST and LATEST not in self._store.run_ids():
+            candidates = [name for name in self.newest_first() if not OTHER_JOURNALS.match(name)]
+            if not candidates:
+                raise RunNotFound("there is no run yet; record one with `bernstein run PLAN`")
+            return candidates[0]
+        if self._store.size(paths.journal_path(run_id)) is None:
+            raise RunNotFound(
+                f"there is no journal of run {run_id}; see `bernstein replay list`", run_id=run_id
+            )
+        return run_id
+
+    def newest_first(self) -> list[str]:
+        """Ids of all runs that have a journal, by their recorded start, newest first."""
+        starts = {run_id: self._start(run_id) for run_id in self._with_journal()}
+        return sorted(starts, key=lambda run_id: (starts[run_id], run_id), reverse=True)
+
+    def facts(self, run_id: str) -> RunFacts:
+        """Raises RunNotFound."""
+        run_id = self.resolve(run_id)
+        count, damage = self._count(run_id)
+        return RunFacts(
+            run_id=run_id,
+            row_count=count,
+            size_bytes=self._store.size(paths.journal_path(run_id)) or 0,
+            metadata_json=self._store.get(paths.metadata_path(run_id)) or b"",
+            replay_json=self._store.get(paths.replay_path(run_id)) or b"",
+            seal_json=self._store.get(paths.seal_path(run_id)) or b"",
+            damage=damage,
+        )
+
+    def _with_journal(self) -> Iterator[str]:
+        for run_id in self._store.run_ids():
+            try:
+                found = self._store.size(paths.journal_path(run_id)) is not None
+            except BernsteinError:
+                continue  # not a run: its name or its link says so
+            if found:
+                yield run_id
+
+    def _count(self, run_id: str) -> tuple[int, str]:
+        """Non-blank lines, and whether the file plainly does not end as a journal does."""
+        blocks = LineBlocks(self._store.read(paths.journal_path(run_id)))
+        count, last = 0, b""
+        for lines in blocks:
+            count += sum(1 for line in lines if line and not is_blank(line))
+            last = lines[-1] if lines else last
+        try:
+            torn = bool(last.strip()) and not isinstance(parse_row(last), dict)
+        except InvalidInput:
+            torn = True
+        if torn or not blocks.ends_with_newline:
+            return count, "the last line is torn"
+        return count, ""
+
+    def _start(self, run_id: str) -> float:
+        """Unix time of the recorded start: the metadata's, else the first row's, else 0."""
+        for text, member in (
+            (self._store.get(paths.metadata_path(run_id)), "started_at"),
+            (self._first_line(run_id), "ts"),
+        ):
+            try:
+                value = json.loads(text or b"{}")
+            except (ValueError, RecursionError):
+                continue
+            start = value.get(member) if isinstance(value, dict) else None
+            if isinstance(start, int | float) and not isinstance(start, bool):
+                return float(start)
+        return 0.0
+
+    def _first_line(self, run_id: str) -> bytes:
+        head = b"".join(self._store.read(paths.journal_path(run_id), 0, FIRST_LINE_BYTES))
+        return head.split(b"\n", 1)[0]

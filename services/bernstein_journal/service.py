@@ -1,0 +1,282 @@
+"""JournalService: unpack, call, pack."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import grpc
+
+from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
+from bernstein_formats import paths
+from bernstein_formats.errors import InvalidInput, LimitExceeded
+from bernstein_formats.journal_diff import diff_journals
+from bernstein_formats.journal_verify import rebuild_state
+from bernstein_journal.creation import RunMaker
+from bernstein_journal.receipts import Receipt, ReceiptMaker
+from bernstein_journal.run_log import Append
+from bernstein_journal.runs import RunFacts, Runs
+from bernstein_journal.sealing import Sealer
+from bernstein_journal.signer import Signer, once_signer
+from bernstein_journal.verbatim import VerbatimLogs
+from bernstein_journal.verification import RunVerification, Verifier
+from bernstein_journal.writer import Writer
+from bernstein_runtime import limits
+from bernstein_runtime.places import Places
+from bernstein_runtime.progress import Done, Report, with_progress
+from bernstein_store.store import Store
+
+REQUEST_ID = re.compile(rf"[!-~]{{1,{limits.REQUEST_ID_CHARACTERS_MAX}}}")
+PAGE_SIZE, PAGE_SIZE_MAX = 100, 1000
+PARTS = {
+    journal_pb2.ROW_KIND_JOURNAL: paths.journal_path,
+    journal_pb2.ROW_KIND_SPINE: paths.spine_path,
+}
+
+
+class JournalService(journal_pb2_grpc.JournalServiceServicer):
+    """Each method is one call of the contract, described there."""
+
+    def __init__(
+        self,
+        *,
+        places: Places,
+        store: Store,
+        writer: Writer,
+        maker: RunMaker,
+        verifier: Verifier,
+        sealer: Sealer,
+        receipts: ReceiptMaker,
+        verbatim: VerbatimLogs,
+        resident_signer: Callable[[], Signer],
+    ) -> None:
+        self._places = places
+        self._store = store
+        self._runs = Runs(store)
+        self._writer = writer
+        self._maker = maker
+        self._verifier = verifier
+        self._sealer = sealer
+        self._receipts = receipts
+        self._verbatim = verbatim
+        self._resident_signer = resident_signer
+
+    def CreateRun(
+        self, request: journal_pb2.CreateRunRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.CreateRunResponse:
+        _check_request_id(request.request_id)
+        run_id = self._maker.make(
+            request.run_id, request.request_id, request.metadata_json, request.replay_json
+        )
+        return journal_pb2.CreateRunResponse(run_id=run_id)
+
+    def AppendEvents(
+        self, request: journal_pb2.AppendEventsRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.AppendEventsResponse:
+        _check_request_id(request.request_id)
+        if not 1 <= len(request.events) <= limits.BATCH_EVENTS_MAX:
+            raise LimitExceeded(
+                f"{len(request.events)} events; a request takes 1 to {limits.BATCH_EVENTS_MAX}"
+            )
+        expected = (
+            request.expected_head_hash.hex() if request.HasField("expected_head_hash") else None
+        )
+        events = [(event.event, event.payload_json) for event in request.events]
+        appended = self._writer.append(Append(request.run_id, events, request.request_id, expected))
+        return journal_pb2.AppendEventsResponse(
+            first_index=appended.first_index,
+            head_hash=bytes.fromhex(appended.head_hash),
+            row_count=appended.row_count,
+        )
+
+    def AppendRows(
+        self, request: journal_pb2.AppendRowsRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.AppendRowsResponse:
+        if request.kind not in PARTS:
+            raise InvalidInput("say which file the rows belong to: kind is not set", field="kind")
+        paths.check_run_id(request.run_id)
+        name = PARTS[request.kind](request.run_id)
+        size = self._verbatim.append(name, request.start_offset, request.data)
+        return journal_pb2.AppendRowsResponse(size_bytes=size)
+
+    def FinishRun(
+        self, request: journal_pb2.FinishRunRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.FinishRunResponse:
+        run_id = self._runs.resolve(request.run_id)
+        with self._writer.finishing(run_id):
+            seal = self._sealer.finish(run_id)
+        body = seal.entry.body
+        return journal_pb2.FinishRunResponse(
+            head_hash=bytes.fromhex(body.head_hash),
+            row_count=body.event_count,
+            seal_json=seal.file_bytes(),
+        )
+
+    def GetRun(
+        self, request: journal_pb2.GetRunRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.GetRunResponse:
+        return journal_pb2.GetRunResponse(run=self._packed(self._runs.facts(request.run_id)))
+
+    def ListRuns(
+        self, request: journal_pb2.ListRunsRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.ListRunsResponse:
+        size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_MAX)
+        ids = self._runs.newest_first()
+        start = ids.index(request.page_token) if request.page_token in ids else 0
+        page = ids[start : start + size]
+        return journal_pb2.ListRunsResponse(
+            runs=[self._packed(self._runs.facts(run_id)) for run_id in page],
+            next_page_token=ids[start + size] if start + size < len(ids) else "",
+        )
+
+    def ReadJournal(
+        self, request: journal_pb2.ReadJournalRequest, context: grpc.ServicerContext
+    ) -> Iterator[journal_pb2.ReadJournalResponse]:
+        run_id = self._runs.resolve(request.run_id)
+        yield journal_pb2.ReadJournalResponse(run_id=run_id)
+        name = paths.journal_path(run_id)
+        for chunk in self._store.read(name, request.start_offset, self._store.size(name)):
+            yield journal_pb2.ReadJournalResponse(data=chunk)
+
+    def VerifyRun(
+        self, request: journal_pb2.VerifyRunRequest, context: grpc.ServicerContext
+    ) -> Iterator[journal_pb2.VerifyRunResponse]:
+        run_id = self._runs.resolve(request.run_id)
+
+        def work(report: Report) -> RunVerification:
+            return self._verifier.verify(run_id, request.run_id, report)
+
+        for item in with_progress(work):
+            if isinstance(item, Done):
+                yield journal_pb2.VerifyRunResponse(progress=_progress(item))
+            else:
+                yield journal_pb2.VerifyRunResponse(verification=_verification(item.value))
+
+    def RebuildState(
+        self, request: journal_pb2.RebuildStateRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.RebuildStateResponse:
+        run_id = self._runs.resolve(request.run_id)
+        state = rebuild_state(self._store.read(paths.journal_path(run_id)), request.from_step)
+        text = json.dumps(asdict(state), sort_keys=True)  # noqa: TID251 - a view, not evidence
+        return journal_pb2.RebuildStateResponse(run_id=run_id, state_json=text.encode())
+
+    def DiffRuns(
+        self, request: journal_pb2.DiffRunsRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.DiffRunsResponse:
+        a, b = (self._log_to_compare(each) for each in (request.run_id_a, request.run_id_b))
+        found = diff_journals(self._store.read(a), self._store.read(b))
+        return journal_pb2.DiffRunsResponse(
+            diverged=found.diverged,
+            index=found.index,
+            reason=found.reason,
+            reason_code=found.reason_code,
+            mutation_kind=found.mutation_kind,
+            a_event_json=_row_json(found.a_event),
+            b_event_json=_row_json(found.b_event),
+            note="; ".join(found.notes),
+        )
+
+    def BuildReceipt(
+        self, request: journal_pb2.BuildReceiptRequest, context: grpc.ServicerContext
+    ) -> Iterator[journal_pb2.BuildReceiptResponse]:
+        run_id = request.run_id if request.run_id != "latest" else self._runs.resolve("latest")
+
+        def work(report: Report) -> Receipt:
+            return self._receipts.build(run_id, lambda: self._signer(request), report)
+
+        for item in with_progress(work):
+            if isinstance(item, Done):
+                yield journal_pb2.BuildReceiptResponse(progress=_progress(item))
+            else:
+                yield from self._delivered(run_id, item.value, download=request.download)
+
+    def _delivered(
+        self, run_id: str, receipt: Receipt, *, download: bool
+    ) -> Iterator[journal_pb2.BuildReceiptResponse]:
+        path = ""
+        if download:
+            for part in receipt.parts:
+                for start in range(0, len(part), limits.CHUNK_BYTES):
+                    piece = part[start : start + limits.CHUNK_BYTES]
+                    yield journal_pb2.BuildReceiptResponse(receipt_data=piece)
+        else:
+            name = paths.receipt_path(run_id)
+            self._store.put_parts(name, receipt.parts)
+            self._store.put(paths.receipt_cose_path(run_id), receipt.cose)
+            path = str(self._places.sdd_dir / name)
+        yield journal_pb2.BuildReceiptResponse(
+            summary=journal_pb2.ReceiptSummary(
+                run_id=run_id,
+                journal_head=receipt.subject.journal_head,
+                row_count=receipt.subject.event_count,
+                spine_head=receipt.subject.spine_head,
+                spine_entry_count=receipt.subject.spine_entry_count,
+                receipt_sha256=receipt.sha256,
+                key_id=receipt.key_id,
+                receipt_path=path,
+                cose=receipt.cose,
+                size_bytes=receipt.size_bytes,
+            )
+        )
+
+    def _signer(self, request: journal_pb2.BuildReceiptRequest) -> Signer:
+        if request.signer_socket:
+            return once_signer(self._places, Path(request.signer_socket), request.signer_token)
+        return self._resident_signer()
+
+    def _log_to_compare(self, run_id: str) -> str:
+        """The gateway's fixtures where a run has them, as in the peer; else its journal."""
+        paths.check_run_id(run_id)
+        fixtures = paths.events_path(run_id)
+        if self._store.size(fixtures) is not None:
+            return fixtures
+        return paths.journal_path(self._runs.resolve(run_id))
+
+    def _packed(self, facts: RunFacts) -> journal_pb2.Run:
+        journal = self._places.sdd_dir / paths.journal_path(facts.run_id)
+        return journal_pb2.Run(journal_path=str(journal), **asdict(facts))
+
+
+def _check_request_id(request_id: str) -> None:
+    if not REQUEST_ID.fullmatch(request_id):
+        raise InvalidInput(
+            "request_id must be 1 to 64 printable ASCII characters without blanks",
+            field="request_id",
+        )
+
+
+def _progress(done: Done) -> journal_pb2.Progress:
+    return journal_pb2.Progress(done_bytes=done.done_bytes, total_bytes=done.total_bytes)
+
+
+def _row_json(row: object) -> bytes:
+    return b"" if row is None else json.dumps(row).encode()  # noqa: TID251 - a view, not evidence
+
+
+def _verification(found: RunVerification) -> journal_pb2.Verification:
+    journal = found.journal
+    return journal_pb2.Verification(
+        run_id=found.run_id,
+        chain_consistent=journal.chain_consistent,
+        coverage=journal.coverage,
+        identity=journal.identity,
+        row_count=journal.count,
+        divergent_index=journal.divergent_index,
+        divergent_line=journal.divergent_line,
+        expected_hash=journal.expected_hash or "",
+        actual_hash=journal.actual_hash or "",
+        head_hash=journal.head,
+        discarded_lines=journal.discarded_line_indices,
+        discarded_count=journal.discarded_count,
+        errors=journal.errors,
+        findings=[
+            journal_pb2.Finding(reason=each.reason, index=each.index, member=each.member or "")
+            for each in journal.findings
+        ],
+        flagged_steps=found.flagged_steps,
+        provider_errors=found.provider_errors,
+        notes=found.notes,
+        report_path=found.report_path,
+        sealed_row_count=found.sealed_row_count,
+    )

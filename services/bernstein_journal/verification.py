@@ -1,0 +1,119 @@
+"""Verifying a stored run: the file's own facts, its seal, the provider's state, the report."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bernstein_formats import paths
+from bernstein_formats.divergence_report import divergence_report
+from bernstein_formats.errors import BernsteinError, KeyUnusable, SealMalformed, SignatureWrong
+from bernstein_formats.journal_verify import (
+    Identity,
+    JournalSeal,
+    JournalVerification,
+    verify_journal,
+)
+from bernstein_formats.provider_state import ProviderState
+from bernstein_formats.public_key import PublicKey, parse_public_pem
+from bernstein_formats.seal import Seal, check_seal, parse_seal
+from bernstein_store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerification:
+    """Everything that `replay RUN --verify` says."""
+
+    run_id: str
+    journal: JournalVerification
+    flagged_steps: tuple[int, ...]
+    provider_errors: tuple[str, ...]
+    notes: tuple[str, ...]
+    report_path: str
+    sealed_row_count: int
+
+
+class Verifier:
+    """Verifies where the files are; safe for any number of threads."""
+
+    def __init__(self, store: Store, sdd_dir: Path, seal_key_file: Path) -> None:
+        self._store = store
+        self._sdd_dir = sdd_dir
+        self._seal_key_file = seal_key_file
+
+    def verify(
+        self, run_id: str, asked_for: str, progress: Callable[[int, int], None]
+    ) -> RunVerification:
+        """Verify; `asked_for` is the id as it was typed, which the report repeats."""
+        name = paths.journal_path(run_id)
+        size = self._store.size(name) or 0
+        provider = ProviderState()
+        seal, seal_errors, notes = self._seal(run_id)
+        journal = verify_journal(
+            counted(self._store.read(name, 0, size), size, progress),
+            JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count) if seal else None,
+            watch=provider.feed,
+        )
+        if seal_errors:
+            journal = with_bad_seal(journal, seal_errors)
+        return RunVerification(
+            run_id=run_id,
+            journal=journal,
+            flagged_steps=tuple(provider.flagged_indices),
+            provider_errors=tuple(provider.errors),
+            notes=notes,
+            report_path=self._report(run_id, asked_for, journal),
+            sealed_row_count=seal.entry.body.event_count if seal else 0,
+        )
+
+    def _seal(self, run_id: str) -> tuple[Seal | None, tuple[str, ...], tuple[str, ...]]:
+        """The run's seal, what is wrong with it, and what to know about its key."""
+        data = self._store.get(paths.seal_path(run_id))
+        if data is None:
+            return None, (), ()
+        try:
+            seal = parse_seal(data)
+            pinned = self._pinned_key()
+            check_seal(seal, pinned)
+        except (SealMalformed, SignatureWrong, KeyUnusable) as error:
+            return None, (error.message,), ()
+        if seal.entry.body.run_id != run_id:
+            return None, (f"the seal is one of run {seal.entry.body.run_id}",), ()
+        if pinned is None:
+            return seal, (), ("the seal was checked with the key it carries; none is pinned here",)
+        return seal, (), ()
+
+    def _pinned_key(self) -> PublicKey | None:
+        try:
+            return parse_public_pem(self._seal_key_file.read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def _report(self, run_id: str, asked_for: str, journal: JournalVerification) -> str:
+        """Write the peer's divergence report when chain or coverage fails; a good run has none."""
+        name = paths.divergence_report_path(run_id)
+        if journal.chain_consistent and not journal.discarded_count:
+            return ""
+        try:
+            report = divergence_report(
+                asked_for, journal.divergent_index, journal.expected_hash, journal.actual_hash
+            )
+            self._store.put(name, report)
+        except BernsteinError:
+            return ""  # a verdict does not depend on where it can be written; no path says so
+        return str(self._sdd_dir / name)
+
+
+def with_bad_seal(journal: JournalVerification, errors: tuple[str, ...]) -> JournalVerification:
+    """A seal that cannot be trusted does not verify anything, and is not the same as none."""
+    return replace(journal, identity=Identity.MISMATCHED, errors=(*journal.errors, *errors))
+
+
+def counted(
+    chunks: Iterator[bytes], total: int, progress: Callable[[int, int], None]
+) -> Iterator[bytes]:
+    """The same chunks, told about as they pass."""
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        progress(done, total)

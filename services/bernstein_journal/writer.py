@@ -1,0 +1,168 @@
+"""The only thread that appends events: takes what has queued up, one sync a run, answers all.
+
+Requests that arrive while a sync is under way make the next batch: it grows with the load.
+"""
+
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bernstein_formats.errors import BernsteinError, DiskFull, QueueFull, RunSealed, Unavailable
+from bernstein_journal.run_log import Append, Appended, Batch, RunLog
+from bernstein_runtime import limits
+from bernstein_runtime.clock import Clock
+from bernstein_store.store import Store
+
+OPEN_RUNS_MAX = 64
+SYNCING_THREADS = 8
+
+Settled = list[tuple["Future[Appended]", Appended]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Close:
+    """A request to let go of a run's file."""
+
+    run_id: str
+    done: "Future[None]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An append that waits for its rows to be durable."""
+
+    request: Append
+    answer: "Future[Appended]"
+
+
+class Writer:
+    """Appends to any number of runs. `append` blocks until the rows are on stable storage."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._queue: queue.Queue[_Pending | _Close | None] = queue.Queue(limits.QUEUED_BATCHES_MAX)
+        self._open: OrderedDict[str, RunLog] = OrderedDict()
+        # Runs that are being finished: nothing may be appended behind what is sealed.
+        self._finishing: set[str] = set()
+        self._syncing = ThreadPoolExecutor(SYNCING_THREADS, thread_name_prefix="sync")
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="writer")
+        self._thread.start()
+
+    def append(self, request: Append) -> Appended:
+        """Raises what AppendEvents fails with."""
+        if self._stopped:
+            raise Unavailable("the journal is stopping; try again")
+        answer: Future[Appended] = Future()
+        try:
+            self._queue.put_nowait(_Pending(request, answer))
+        except queue.Full:
+            raise QueueFull("too many appends are waiting; try again") from None
+        return answer.result()
+
+    @contextmanager
+    def finishing(self, run_id: str) -> Iterator[None]:
+        """While it lasts, the run's file is complete, closed and refuses appends."""
+        self._finishing.add(run_id)
+        try:
+            done: Future[None] = Future()
+            self._queue.put(_Close(run_id, done))
+            done.result()
+            yield
+        finally:
+            self._finishing.discard(run_id)
+
+    def stop(self) -> None:
+        """Store what was taken, then end."""
+        self._stopped = True
+        self._queue.put(None)
+        self._thread.join()
+        self._syncing.shutdown()
+
+    def _work(self) -> None:
+        running = True
+        while running:
+            taken = self._take()
+            running = None not in taken
+            by_run: dict[str, list[_Pending]] = {}
+            for each in taken:
+                if isinstance(each, _Pending):
+                    by_run.setdefault(each.request.run_id, []).append(each)
+            self._store_all(by_run)
+            for each in taken:
+                if isinstance(each, _Close):
+                    self._close(each.run_id)
+                    each.done.set_result(None)
+        for run_id in list(self._open):
+            self._close(run_id)
+
+    def _take(self) -> list[_Pending | _Close | None]:
+        """Everything that waits, and at least one."""
+        taken = [self._queue.get()]
+        while len(taken) < limits.QUEUED_BATCHES_MAX:
+            try:
+                taken.append(self._queue.get_nowait())
+            except queue.Empty:
+                break
+        return taken
+
+    def _store_all(self, by_run: dict[str, list[_Pending]]) -> None:
+        made = [found for item in by_run.items() if (found := self._make(*item)) is not None]
+        if len(made) == 1:
+            finished = [self._finish(*made[0])]
+        else:
+            # The kernel merges syncs of several files that wait side by side.
+            finished = list(self._syncing.map(lambda each: self._finish(*each), made))
+        for log, is_usable in finished:
+            if not is_usable:
+                self._close(log.run_id)
+        while len(self._open) > OPEN_RUNS_MAX:
+            self._close(next(iter(self._open)))
+
+    def _make(
+        self, run_id: str, pendings: Iterable[_Pending]
+    ) -> tuple[RunLog, Batch, Settled] | None:
+        try:
+            log = self._run_log(run_id)
+        except BernsteinError as error:
+            for pending in pendings:
+                pending.answer.set_exception(error)
+            return None
+        batch = log.begin_batch()
+        settled: Settled = []
+        for pending in pendings:
+            try:
+                settled.append((pending.answer, log.add(batch, pending.request)))
+            except BernsteinError as error:
+                pending.answer.set_exception(error)
+        return log, batch, settled
+
+    def _finish(self, log: RunLog, batch: Batch, settled: Settled) -> tuple[RunLog, bool]:
+        """Store and answer; a log that failed for more than want of space is not used again."""
+        try:
+            log.store(batch)
+        except BernsteinError as error:
+            for answer, _ in settled:
+                answer.set_exception(error)
+            return log, isinstance(error, DiskFull)
+        for answer, appended in settled:
+            answer.set_result(appended)
+        return log, True
+
+    def _run_log(self, run_id: str) -> RunLog:
+        if run_id in self._finishing:
+            raise RunSealed(f"run {run_id} is being finished; start a new one", run_id=run_id)
+        if run_id not in self._open:
+            self._open[run_id] = RunLog(self._store, run_id, self._clock)
+        self._open.move_to_end(run_id)
+        return self._open[run_id]
+
+    def _close(self, run_id: str) -> None:
+        log = self._open.pop(run_id, None)
+        if log is not None:
+            log.close()

@@ -1,0 +1,54 @@
+"""RederiverService: unpack, call, pack."""
+
+from collections.abc import Iterator
+
+import grpc
+
+from bernstein_api.rederiver.v1 import rederiver_pb2, rederiver_pb2_grpc
+from bernstein_formats.rederivation import Rederivation, rederive
+from bernstein_rederiver.journal import Journal
+from bernstein_runtime.progress import Done, Report, with_progress
+
+
+class RederiverService(rederiver_pb2_grpc.RederiverServiceServicer):
+    """Each method is one call of the contract, described there."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def RederiveRun(
+        self, request: rederiver_pb2.RederiveRunRequest, context: grpc.ServicerContext
+    ) -> Iterator[rederiver_pb2.RederiveRunResponse]:
+        run_id, chunks = self._journal.read(request.run_id)
+
+        def work(report: Report) -> Rederivation:
+            return rederive(_counted(chunks, report), run_id)
+
+        for item in with_progress(work):
+            if isinstance(item, Done):
+                yield rederiver_pb2.RederiveRunResponse(done_bytes=item.done_bytes)
+            else:
+                yield rederiver_pb2.RederiveRunResponse(rederivation=_packed(item.value))
+
+
+def _counted(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        report(done, 0)
+
+
+def _packed(found: Rederivation) -> rederiver_pb2.Rederivation:
+    return rederiver_pb2.Rederivation(
+        ok=found.ok,
+        run_id=found.run_id,
+        recorded_head=found.recorded_head,
+        derived_head=found.derived_head,
+        step_count=found.step_count,
+        step_index=found.step_index,
+        reason=found.reason,
+        reason_code=found.reason_code,
+        rule=found.rule,
+        notes=[f"row {note.index}: stored {note.member} is not its own" for note in found.notes],
+    )

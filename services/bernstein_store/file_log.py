@@ -1,0 +1,189 @@
+"""One append-only file with one writer, and what it acknowledged, kept beside it.
+
+The marks file in our own state folder says up to which size the file is ours. It is written before
+the bytes it speaks of, so a mark may be unfulfilled after a crash, never missing. What a crash
+leaves beyond the last fulfilled mark: whole lines stay (a caller may have been told of them, their
+mark lost with the power), a torn one is moved aside to `<name>.torn-N`.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from bernstein_formats.errors import ForeignWriter, StoreFailed
+from bernstein_store.durable import (
+    failed,
+    make_folder,
+    replace,
+    stop_for_good,
+    sync_folder,
+    write_all,
+)
+from bernstein_store.store import Mark
+
+REMEMBERED_SECONDS = 24 * 3600
+MARKS_BYTES_MAX = 4 * 1024 * 1024
+log = structlog.get_logger()
+
+
+class FileLog:
+    """See `bernstein_store.store.Log`."""
+
+    def __init__(self, path: Path, marks_path: Path) -> None:
+        """Open `path`, making it if need be. Raises ForeignWriter when it is shorter than what was
+        acknowledged."""
+        self._path = path
+        make_folder(path.parent)
+        make_folder(marks_path.parent)
+        is_new = not path.exists()
+        try:
+            self._marks = _MarksFile(marks_path)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(path, flags, 0o644)
+            if is_new:
+                sync_folder(path.parent)
+            self._inode = os.fstat(self._file).st_ino
+            self._size = self._settled(os.fstat(self._file).st_size)
+        except OSError as error:
+            raise failed(path, error) from error
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def marks(self) -> Sequence[Mark]:
+        return [mark for mark in self._marks.found if mark.request_id]
+
+    def append(self, data: bytes, marks: Sequence[Mark]) -> None:
+        if self._file < 0:
+            raise StoreFailed(f"{self._path}: closed after a failure; see the log", path=self._path)
+        self._check_ours()
+        end = self._size + len(data)
+        try:
+            self._marks.add(self._size, marks or [Mark("", end, "")])
+            write_all(self._file, data)
+        except OSError as error:
+            self._cut_back()
+            raise failed(self._path, error) from error
+        try:
+            os.fdatasync(self._file)
+        except OSError as error:
+            self.close()
+            stop_for_good(self._path, error)
+        self._size = end
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+            self._marks.close()
+
+    def _check_ours(self) -> None:
+        """The file under its name is still the one we opened, and nobody else wrote to it."""
+        try:
+            facts = self._path.stat(follow_symlinks=False)
+            now = (facts.st_ino, facts.st_size)
+        except FileNotFoundError:
+            now = (0, 0)
+        if now != (self._inode, self._size):
+            self.close()
+            raise ForeignWriter(
+                f"{self._path} was changed, replaced or removed by another program: "
+                f"{self._size} bytes were acknowledged, {now[1]} are there; "
+                "stop that program and verify the run",
+                path=self._path,
+            )
+
+    def _cut_back(self) -> None:
+        try:
+            os.ftruncate(self._file, self._size)
+            os.fdatasync(self._file)
+        except OSError as error:
+            self.close()
+            stop_for_good(self._path, error)
+
+    def _settled(self, size: int) -> int:
+        """Deal with what a crash left; gives the size to go on from."""
+        if size < self._marks.acknowledged:
+            raise ForeignWriter(
+                f"{self._path} is shorter than it was: {self._marks.acknowledged} bytes were "
+                f"acknowledged, {size} are there; restore the file from a copy",
+                path=self._path,
+            )
+        if self._marks.is_new:
+            return size  # another program's file, or a new one: its owner checks it line by line
+        whole = self._marks.acknowledged + self._whole_lines(self._marks.acknowledged, size)
+        if whole < size:
+            self._move_aside(whole, size - whole)
+        self._marks.drop_beyond(whole)
+        return whole
+
+    def _whole_lines(self, start: int, end: int) -> int:
+        """Bytes of the complete lines between two offsets."""
+        return os.pread(self._file, end - start, start).rfind(b"\n") + 1
+
+    def _move_aside(self, start: int, length: int) -> None:
+        number = 1
+        while (aside := self._path.with_name(f"{self._path.name}.torn-{number}")).exists():
+            number += 1
+        replace(aside, [os.pread(self._file, length, start)])
+        os.ftruncate(self._file, start)
+        os.fdatasync(self._file)
+        log.warning("torn_tail_moved", path=str(aside), bytes=length)
+
+
+class _MarksFile:
+    """Lines of `base size time request_id answer`: size before the batch and after the append.
+
+    Unsynced on purpose: a mark has to survive the process only. After a power cut the rows speak
+    for themselves. A line whose base is smaller than a size before it withdraws that earlier mark.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self.is_new = not path.exists()
+        self.found: list[Mark] = []
+        # What was answered for certain: everything before the last batch.
+        self.acknowledged = 0
+        if not self.is_new:
+            self._load(path)
+            if path.stat().st_size > MARKS_BYTES_MAX:
+                self._compact(path)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def add(self, base: int, marks: Sequence[Mark]) -> None:
+        """Raises OSError."""
+        now = int(time.time())  # noqa: TID251 - bookkeeping of our own, hashed nowhere
+        write_all(self._file, b"".join(_line(base, now, mark) for mark in marks))
+
+    def drop_beyond(self, size: int) -> None:
+        """Forget marks whose bytes are not there."""
+        while self.found and self.found[-1].size > size:
+            self.found.pop()
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _load(self, path: Path) -> None:
+        oldest = time.time() - REMEMBERED_SECONDS  # noqa: TID251 - likewise
+        for line in path.read_bytes().splitlines():
+            fields = line.decode("ascii", "replace").split(" ", 4)
+            if len(fields) < 5 or not all(field.isdigit() for field in fields[:3]):
+                continue  # torn by a crash: its bytes were not acknowledged
+            base, size, written = (int(field) for field in fields[:3])
+            self.drop_beyond(base)
+            self.acknowledged = base
+            if written >= oldest:
+                self.found.append(Mark(fields[3], size, fields[4]))
+
+    def _compact(self, path: Path) -> None:
+        now = int(time.time())  # noqa: TID251 - likewise
+        replace(path, [_line(self.acknowledged, now, mark) for mark in self.found])
+
+
+def _line(base: int, now: int, mark: Mark) -> bytes:
+    return f"{base} {mark.size} {now} {mark.request_id} {mark.answer}\n".encode("ascii")

@@ -1,0 +1,108 @@
+"""The `.sdd` tree as a store: exactly the peer's files, our own bookkeeping in `.sdd/svc`."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from bernstein_formats.errors import InvalidInput, RunExists, StoreFailed
+from bernstein_store.durable import failed, make_folder, replace, sync_folder
+from bernstein_store.file_log import FileLog
+
+CHUNK_BYTES = 256 * 1024
+
+
+class FileStore:
+    """See `bernstein_store.store.Store`."""
+
+    def __init__(self, sdd_dir: Path) -> None:
+        self._root = Path(os.path.realpath(sdd_dir))
+
+    def path(self, name: str) -> Path:
+        """Where `name` is, links resolved. Raises InvalidInput when that is outside of its tree."""
+        found = Path(os.path.realpath(self._root / name))
+        top = self._root / Path(name).parts[0]
+        if not found.is_relative_to(os.path.realpath(top)):
+            raise InvalidInput(
+                f"{name!r} is a link that leads out of {top}; it is not followed", path=name
+            )
+        return found
+
+    def open_log(self, name: str) -> FileLog:
+        marks = self._root / "svc" / "marks" / f"{name.replace('/', '__')}.marks"
+        return FileLog(self.path(name), marks)
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        path = self.path(name)
+        try:
+            with path.open("rb", buffering=0) as file:
+                file.seek(start)
+                left = end - start if end is not None else None
+                while left is None or left > 0:
+                    size = CHUNK_BYTES if left is None else min(left, CHUNK_BYTES)
+                    chunk = file.read(size)
+                    if not chunk:
+                        return
+                    if left is not None:
+                        left -= len(chunk)
+                    yield chunk
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise failed(path, error) from error
+
+    def size(self, name: str) -> int | None:
+        facts = self._stat(name)
+        return facts.st_size if facts else None
+
+    def changed_at(self, name: str) -> float:
+        facts = self._stat(name)
+        return facts.st_mtime if facts else 0.0
+
+    def get(self, name: str) -> bytes | None:
+        return b"".join(self.read(name)) if self.size(name) is not None else None
+
+    def put(self, name: str, data: bytes) -> None:
+        self.put_parts(name, iter([data]))
+
+    def put_parts(self, name: str, parts: Iterator[bytes]) -> int:
+        path = self.path(name)
+        make_folder(path.parent)
+        return replace(path, parts)
+
+    def run_ids(self) -> list[str]:
+        runs = self._root / "runs"
+        try:
+            found = [entry.name for entry in os.scandir(runs) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failed(runs, error) from error
+        return [name for name in found if self._is_inside(runs, name)]
+
+    def make_run(self, run_id: str) -> None:
+        folder = self._root / "runs" / run_id
+        make_folder(folder.parent)
+        try:
+            folder.mkdir()
+            sync_folder(folder.parent)
+        except FileExistsError:
+            raise RunExists(
+                f"run {run_id} exists already; choose another id", run_id=run_id
+            ) from None
+        except OSError as error:
+            raise failed(folder, error) from error
+
+    def _is_inside(self, runs: Path, name: str) -> bool:
+        return Path(os.path.realpath(runs / name)).is_relative_to(os.path.realpath(runs))
+
+    def _stat(self, name: str) -> os.stat_result | None:
+        path = self.path(name)
+        try:
+            facts = path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failed(path, error) from error
+        if path.is_dir():
+            raise StoreFailed(f"{path} is a folder, not a file", path=path)
+        return facts
