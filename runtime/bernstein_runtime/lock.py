@@ -2,33 +2,43 @@
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from bernstein_formats.errors import Conflict, StoreFailed
 
+POLL_SECONDS = 0.02
+
 
 class LockFile:
     """Held from `acquire` until `release` or the end of the process."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait_seconds: float = 0.0) -> None:
         self._path = path
+        self._wait_seconds = wait_seconds
         self._descriptor = -1
 
     def acquire(self) -> None:
-        """Take the lock or raise Conflict at once; never waits."""
+        """Take the lock, waiting for it as long as was said, or raise Conflict."""
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreFailed(f"cannot open {self._path}: {error.strerror}") from error
+        give_up = time.monotonic() + self._wait_seconds
+        while not self._taken():
+            if time.monotonic() >= give_up:
+                self.release()
+                raise Conflict(f"{self._path} is held by another live process", path=self._path)
+            time.sleep(POLL_SECONDS)
+
+    def _taken(self) -> bool:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise Conflict(
-                f"{self._path} is held by another live process", path=self._path
-            ) from error
+        except BlockingIOError:
+            return False
+        return True
 
     def release(self) -> None:
         """Give the lock back."""

@@ -140,6 +140,8 @@ class Listener:
     idle_seconds: float
     # Callers must present it; empty: everybody who reaches the socket may call.
     token: bytes = b""
+    # A pipe that ends with whoever started this process; None: it stands by itself.
+    parent: int | None = None
 
 
 def serve(
@@ -156,6 +158,9 @@ def serve(
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    if listener.parent is not None:
+        watch = threading.Thread(target=_watch, args=(listener.parent, stopping), daemon=True)
+        watch.start()
     activity = Activity()
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=limits.WORKER_THREADS),
@@ -173,6 +178,13 @@ def serve(
     health_of.enter_graceful_shutdown()
     server.stop(grace=10).wait()
     finish()
+
+
+def _watch(parent: int, stopping: threading.Event) -> None:
+    # Not through a buffered reader: its lock would be held when the interpreter ends.
+    while os.read(parent, 1):
+        pass
+    stopping.set()
 
 
 def _add_standard_services(server: grpc.Server, name: str) -> health.HealthServicer:

@@ -61,18 +61,13 @@ class Supervisor:
     def ensure(self, service: str) -> None:
         """Have `service` running and accepting calls, or raise Unavailable."""
         give_up = time.monotonic() + limits.START_TIMEOUT_SECONDS
-        started = False
         while time.monotonic() < give_up:
             answer = self.ask({"do": "start", "service": service, "version": VERSION})
             if answer is None:
-                if not started:
-                    self._start()
-                    started = True
-                time.sleep(0.01)
+                self._start()
             elif answer.get("ok"):
                 return
             elif answer.get("retry"):
-                started = False
                 time.sleep(0.05)
             else:
                 raise Unavailable(str(answer.get("error", "the supervisor refused")))
@@ -89,16 +84,21 @@ class Supervisor:
                 path=self.places.sdd_dir,
             )
         make_state(self.places)
-        with self.places.log("supervisor").open("ab") as output:
-            subprocess.Popen(  # noqa: S603 - our own module, no shell
+        log = self.places.log("supervisor")
+        with log.open("ab") as output:
+            # It returns once its child listens; the child goes on by itself.
+            ended = subprocess.run(  # noqa: S603 - our own module, no shell
                 [sys.executable, "-m", "bernstein_supervisor", str(self.places.sdd_dir)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=scrubbed(self.environ),
-                start_new_session=True,
                 cwd="/",
+                timeout=limits.START_TIMEOUT_SECONDS,
+                check=False,
             )
+        if ended.returncode:
+            raise Unavailable(f"the supervisor does not start; the reason is in {log}")
 
 
 def supervisor_for(places: Places, environ: Mapping[str, str] | None = None) -> Supervisor:

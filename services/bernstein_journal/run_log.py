@@ -104,6 +104,8 @@ class RunLog:
         ts, elapsed_s = self._times()
         lines, head = [], batch.head
         for event, payload in request.events:
+            if not event:
+                raise InvalidInput("an event needs a type; its text is empty", field="event")
             line, head = next_row(head, event, payload, ts, elapsed_s)
             if len(line) > limits.ROW_BYTES_MAX:
                 raise InvalidInput(

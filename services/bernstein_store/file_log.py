@@ -69,6 +69,8 @@ class FileLog:
         except OSError as error:
             self._cut_back()
             raise failed(self._path, error) from error
+        if os.fstat(self._file).st_size != end:
+            raise self._foreign(os.fstat(self._file).st_size)
         try:
             os.fdatasync(self._file)
         except OSError as error:
@@ -90,13 +92,16 @@ class FileLog:
         except FileNotFoundError:
             now = (0, 0)
         if now != (self._inode, self._size):
-            self.close()
-            raise ForeignWriter(
-                f"{self._path} was changed, replaced or removed by another program: "
-                f"{self._size} bytes were acknowledged, {now[1]} are there; "
-                "stop that program and verify the run",
-                path=self._path,
-            )
+            raise self._foreign(now[1])
+
+    def _foreign(self, size: int) -> ForeignWriter:
+        self.close()
+        return ForeignWriter(
+            f"{self._path} was changed, replaced or removed by another program: "
+            f"{self._size} bytes were acknowledged, {size} are there; "
+            "stop that program and verify the run",
+            path=self._path,
+        )
 
     def _cut_back(self) -> None:
         try:
@@ -137,10 +142,11 @@ class FileLog:
 
 
 class _MarksFile:
-    """Lines of `base size time request_id answer`: size before the batch and after the append.
+    """Lines of `base size time number request_id answer`: the log's size before the batch and after
+    the append, Unix time, the append's number in its batch.
 
     Unsynced on purpose: a mark has to survive the process only. After a power cut the rows speak
-    for themselves. A line whose base is smaller than a size before it withdraws that earlier mark.
+    for themselves. A batch withdraws earlier marks beyond its base: their bytes never came.
     """
 
     def __init__(self, path: Path) -> None:
@@ -158,7 +164,8 @@ class _MarksFile:
     def add(self, base: int, marks: Sequence[Mark]) -> None:
         """Raises OSError."""
         now = int(time.time())  # noqa: TID251 - bookkeeping of our own, hashed nowhere
-        write_all(self._file, b"".join(_line(base, now, mark) for mark in marks))
+        lines = [_line(base, now, number, mark) for number, mark in enumerate(marks)]
+        write_all(self._file, b"".join(lines))
 
     def drop_beyond(self, size: int) -> None:
         """Forget marks whose bytes are not there."""
@@ -171,19 +178,22 @@ class _MarksFile:
     def _load(self, path: Path) -> None:
         oldest = time.time() - REMEMBERED_SECONDS  # noqa: TID251 - likewise
         for line in path.read_bytes().splitlines():
-            fields = line.decode("ascii", "replace").split(" ", 4)
-            if len(fields) < 5 or not all(field.isdigit() for field in fields[:3]):
+            fields = line.decode("ascii", "replace").split(" ", 5)
+            if len(fields) < 6 or not all(field.isdigit() for field in fields[:4]):
                 continue  # torn by a crash: its bytes were not acknowledged
-            base, size, written = (int(field) for field in fields[:3])
-            self.drop_beyond(base)
-            self.acknowledged = base
+            base, size, written, number = (int(field) for field in fields[:4])
+            if number == 0:
+                self.drop_beyond(base)
+                self.acknowledged = base
             if written >= oldest:
-                self.found.append(Mark(fields[3], size, fields[4]))
+                self.found.append(Mark(fields[4], size, fields[5]))
 
     def _compact(self, path: Path) -> None:
         now = int(time.time())  # noqa: TID251 - likewise
-        replace(path, [_line(self.acknowledged, now, mark) for mark in self.found])
+        kept = self.found or [Mark("", self.acknowledged, "")]
+        lines = [_line(self.acknowledged, now, number, mark) for number, mark in enumerate(kept)]
+        replace(path, lines)
 
 
-def _line(base: int, now: int, mark: Mark) -> bytes:
-    return f"{base} {mark.size} {now} {mark.request_id} {mark.answer}\n".encode("ascii")
+def _line(base: int, now: int, number: int, mark: Mark) -> bytes:
+    return f"{base} {mark.size} {now} {number} {mark.request_id} {mark.answer}\n".encode("ascii")

@@ -24,7 +24,7 @@ from bernstein_supervisor.children import Children
 
 TICK_SECONDS = 0.25
 # How long a service may take until its socket answers.
-READY_SECONDS = 10.0
+READY_SECONDS = 14.0
 LOG_TAIL_BYTES = 8192
 
 
@@ -79,7 +79,12 @@ class Supervisor:
                 case "start":
                     return self._start(str(request.get("service")), str(request.get("version")))
                 case "status":
-                    return {"ok": True, "version": VERSION, "services": self._status()}
+                    return {
+                        "ok": True,
+                        "version": VERSION,
+                        "pid": os.getpid(),
+                        "services": self._status(),
+                    }
                 case "stop":
                     self._children.stop()
                     self._stopping = True
@@ -167,6 +172,10 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen(16)
+        if os.fork():
+            # Whoever started us may connect now; the process that goes on is nobody's child.
+            os._exit(0)
+        os.setsid()
         supervisor = Supervisor(places, config, os.environ)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, supervisor.stop)

@@ -59,8 +59,9 @@ class Children:
     def _tell(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
         try:
+            # It stays open: a service ends when its supervisor is gone.
             process.stdin.write(self.token.encode() + b"\n")
-            process.stdin.close()
+            process.stdin.flush()
         except BrokenPipeError as error:
             raise Unavailable("the service ended while it was started; see its log") from error
 

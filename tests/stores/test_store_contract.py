@@ -1,0 +1,190 @@
+"""What every store promises; each driver runs the same suite."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bernstein_formats.errors import ForeignWriter, InvalidInput, RunExists, StoreFailed
+from bernstein_store.files import FileStore
+from bernstein_store.store import Mark
+
+NAME = "runs/r1/journal.jsonl"
+
+
+@pytest.fixture
+def sdd(tmp_path: Path) -> Path:
+    return tmp_path / ".sdd"
+
+
+@pytest.fixture
+def store(sdd: Path) -> FileStore:
+    sdd.mkdir()
+    return FileStore(sdd)
+
+
+def mark(request_id: str, size: int) -> Mark:
+    return Mark(request_id, size, f"answer of {request_id}")
+
+
+def test_appended_bytes_are_read_back_in_order(store: FileStore) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [])
+    log.append(b"two\n", [])
+
+    assert log.size == 8
+    assert b"".join(store.read(NAME)) == b"one\ntwo\n"
+    assert b"".join(store.read(NAME, 4)) == b"two\n"
+    assert b"".join(store.read(NAME, 2, 6)) == b"e\ntw"
+    assert store.size(NAME) == 8
+
+
+def test_a_reopened_log_knows_its_marks_and_goes_on_behind_its_bytes(store: FileStore) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.append(b"two\nthree\n", [mark("b", 8), mark("c", 14)])
+    log.close()
+
+    again = store.open_log(NAME)
+
+    assert again.size == 14
+    assert list(again.marks) == [mark("a", 4), mark("b", 8), mark("c", 14)]
+
+
+def test_a_torn_tail_of_our_own_is_moved_aside_and_nothing_acknowledged_is_lost(
+    store: FileStore, sdd: Path
+) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.append(b"two\nthree\n", [mark("b", 8), mark("c", 14)])
+    log.close()
+    # Killed while the second batch was written: its marks are there, half of its bytes too.
+    os.truncate(sdd / NAME, 10)
+
+    again = store.open_log(NAME)
+
+    assert again.size == 8
+    assert list(again.marks) == [mark("a", 4), mark("b", 8)]
+    assert (sdd / NAME).read_bytes() == b"one\ntwo\n"
+    assert (sdd / f"{NAME}.torn-1").read_bytes() == b"th"
+
+
+def test_a_withdrawn_mark_is_not_taken_for_a_later_append(store: FileStore, sdd: Path) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.append(b"lost\n", [mark("lost", 9)])
+    log.close()
+    os.truncate(sdd / NAME, 4)  # the crash came before the bytes
+    log = store.open_log(NAME)
+    log.append(b"other bytes\n", [mark("b", 16)])
+    log.close()
+
+    assert list(store.open_log(NAME).marks) == [mark("a", 4), mark("b", 16)]
+
+
+def test_whole_lines_whose_mark_is_lost_stay(store: FileStore, sdd: Path) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.close()
+    with (sdd / NAME).open("ab") as file:
+        file.write(b"two\n")
+
+    again = store.open_log(NAME)
+
+    assert again.size == 8
+    assert (sdd / NAME).read_bytes() == b"one\ntwo\n"
+
+
+def test_a_file_shorter_than_what_was_acknowledged_is_refused(store: FileStore, sdd: Path) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [])
+    log.append(b"two\n", [])
+    log.close()
+    os.truncate(sdd / NAME, 2)
+
+    with pytest.raises(ForeignWriter, match="shorter than it was: 4 bytes"):
+        store.open_log(NAME)
+
+
+@pytest.mark.parametrize("change", ["append", "truncate", "replace", "remove"])
+def test_another_program_at_the_file_is_noticed_before_the_next_append(
+    store: FileStore, sdd: Path, change: str
+) -> None:
+    path = sdd / NAME
+    log = store.open_log(NAME)
+    log.append(b"one\n", [])
+    if change == "append":
+        with path.open("ab") as file:
+            file.write(b"foreign\n")
+    elif change == "truncate":
+        os.truncate(path, 1)
+    elif change == "replace":
+        path.with_suffix(".new").write_bytes(b"one\n")
+        path.with_suffix(".new").replace(path)
+    else:
+        path.unlink()
+
+    with pytest.raises(ForeignWriter):
+        log.append(b"two\n", [])
+    with pytest.raises(StoreFailed, match="closed after a failure"):
+        log.append(b"two\n", [])
+
+
+def test_a_small_file_is_replaced_whole_or_not_at_all(store: FileStore, sdd: Path) -> None:
+    store.put("runs/r1/seal.json", b"old")
+
+    def parts():
+        yield b"new"
+        raise StoreFailed("the source broke")
+
+    with pytest.raises(StoreFailed, match="the source broke"):
+        store.put_parts("runs/r1/seal.json", parts())
+
+    assert store.get("runs/r1/seal.json") == b"old"
+    assert sorted(path.name for path in (sdd / "runs" / "r1").iterdir()) == ["seal.json"]
+
+
+def test_what_is_not_there_reads_as_nothing_and_nothing_is_made(
+    store: FileStore, sdd: Path
+) -> None:
+    assert store.get(NAME) is None
+    assert store.size(NAME) is None
+    assert list(store.read(NAME)) == []
+    assert store.run_ids() == []
+    assert list(sdd.iterdir()) == []
+
+
+def test_a_run_is_made_once(store: FileStore) -> None:
+    store.make_run("r1")
+
+    with pytest.raises(RunExists):
+        store.make_run("r1")
+    assert store.run_ids() == ["r1"]
+
+
+def test_a_link_that_leads_out_is_not_followed(store: FileStore, sdd: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (sdd / "runs").mkdir()
+    (sdd / "runs" / "linked").symlink_to(tmp_path / "elsewhere")
+
+    assert store.run_ids() == []
+    with pytest.raises(InvalidInput, match="leads out of"):
+        store.size("runs/linked/journal.jsonl")
+    with pytest.raises(InvalidInput, match="leads out of"):
+        store.open_log("runs/linked/journal.jsonl")
+
+
+def test_a_link_inside_the_runs_is_another_name_of_that_run(store: FileStore, sdd: Path) -> None:
+    store.make_run("r1")
+    store.open_log(NAME).append(b"one\n", [])
+    (sdd / "runs" / "alias").symlink_to("r1")
+
+    assert sorted(store.run_ids()) == ["alias", "r1"]
+    assert b"".join(store.read("runs/alias/journal.jsonl")) == b"one\n"
+
+
+def test_a_folder_in_a_files_place_is_named(store: FileStore, sdd: Path) -> None:
+    (sdd / NAME).mkdir(parents=True)
+
+    with pytest.raises(StoreFailed, match="is a folder"):
+        store.size(NAME)
