@@ -32,10 +32,11 @@ class Sealer:
     def seal(self, run_id: str, size: int) -> bytes:
         """The signer's seal over the first `size` bytes of a run's journal."""
         seal_json = self._signer().seal(
-            self._origin,
-            run_id,
-            self._store.get(CHECKPOINT) or b"",
-            lambda: self._store.read(paths.journal_path(run_id), 0, size),
+            origin=self._origin,
+            run_id=run_id,
+            checkpoint=self._store.get(CHECKPOINT) or b"",
+            size=size,
+            journal=lambda: self._store.read(paths.journal_path(run_id), 0, size),
         )
         self._advance(seal_json)
         return seal_json

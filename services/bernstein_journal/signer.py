@@ -42,9 +42,13 @@ class Signer:
     # Whether it keeps the project's ledger; one that does not is shown the ledger's seal.
     keeps_ledger: bool
 
-    def seal(self, origin: str, run_id: str, checkpoint: bytes, journal: Chunks) -> bytes:
-        """Content of `seal.json` for the rows that `journal` gives."""
-        run = signer_pb2.RunHeader(origin=origin, run_id=run_id, checkpoint_json=checkpoint)
+    def seal(
+        self, *, origin: str, run_id: str, checkpoint: bytes, size: int, journal: Chunks
+    ) -> bytes:
+        """Content of `seal.json` for the rows that `journal` gives, `size` bytes of them."""
+        run = signer_pb2.RunHeader(
+            origin=origin, run_id=run_id, checkpoint_json=checkpoint, journal_size_bytes=size
+        )
 
         def requests() -> Iterator[signer_pb2.SealRunRequest]:
             yield signer_pb2.SealRunRequest(run=run)

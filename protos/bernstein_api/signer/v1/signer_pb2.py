@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$bernstein_api/signer/v1/signer.proto\x12\x17\x62\x65rnstein_api.signer.v1\"^\n\x0eSealRunRequest\x12\x31\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"D\n\tRunHeader\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63heckpoint_json\x18\x03 \x01(\x0c\"J\n\x0fSealRunResponse\x12\x11\n\tseal_json\x18\x01 \x01(\x0c\x12\x11\n\thead_hash\x18\x02 \x01(\x0c\x12\x11\n\trow_count\x18\x03 \x01(\x03\"{\n\x13\x42uildReceiptRequest\x12\x38\n\x06header\x18\x01 \x01(\x0b\x32&.bernstein_api.signer.v1.ReceiptHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05spine\x18\x03 \x01(\x0cH\x00\x42\x06\n\x04part\"f\n\rReceiptHeader\x12/\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeader\x12\x11\n\trow_count\x18\x02 \x01(\x03\x12\x11\n\tseal_json\x18\x03 \x01(\x0c\"}\n\x14\x42uildReceiptResponse\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x16\n\x0e\x63ose_signature\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x16\n\x0ereceipt_sha256\x18\x05 \x01(\x0c\x32\xe8\x01\n\rSignerService\x12\x63\n\x07SealRun\x12\'.bernstein_api.signer.v1.SealRunRequest\x1a(.bernstein_api.signer.v1.SealRunResponse\"\x03\x90\x02\x02(\x01\x12r\n\x0c\x42uildReceipt\x12,.bernstein_api.signer.v1.BuildReceiptRequest\x1a-.bernstein_api.signer.v1.BuildReceiptResponse\"\x03\x90\x02\x02(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$bernstein_api/signer/v1/signer.proto\x12\x17\x62\x65rnstein_api.signer.v1\"^\n\x0eSealRunRequest\x12\x31\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"`\n\tRunHeader\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63heckpoint_json\x18\x03 \x01(\x0c\x12\x1a\n\x12journal_size_bytes\x18\x04 \x01(\x03\"J\n\x0fSealRunResponse\x12\x11\n\tseal_json\x18\x01 \x01(\x0c\x12\x11\n\thead_hash\x18\x02 \x01(\x0c\x12\x11\n\trow_count\x18\x03 \x01(\x03\"{\n\x13\x42uildReceiptRequest\x12\x38\n\x06header\x18\x01 \x01(\x0b\x32&.bernstein_api.signer.v1.ReceiptHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05spine\x18\x03 \x01(\x0cH\x00\x42\x06\n\x04part\"f\n\rReceiptHeader\x12/\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeader\x12\x11\n\trow_count\x18\x02 \x01(\x03\x12\x11\n\tseal_json\x18\x03 \x01(\x0c\"}\n\x14\x42uildReceiptResponse\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x16\n\x0e\x63ose_signature\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x16\n\x0ereceipt_sha256\x18\x05 \x01(\x0c\x32\xe8\x01\n\rSignerService\x12\x63\n\x07SealRun\x12\'.bernstein_api.signer.v1.SealRunRequest\x1a(.bernstein_api.signer.v1.SealRunResponse\"\x03\x90\x02\x02(\x01\x12r\n\x0c\x42uildReceipt\x12,.bernstein_api.signer.v1.BuildReceiptRequest\x1a-.bernstein_api.signer.v1.BuildReceiptResponse\"\x03\x90\x02\x02(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,15 +38,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEALRUNREQUEST']._serialized_start=65
   _globals['_SEALRUNREQUEST']._serialized_end=159
   _globals['_RUNHEADER']._serialized_start=161
-  _globals['_RUNHEADER']._serialized_end=229
-  _globals['_SEALRUNRESPONSE']._serialized_start=231
-  _globals['_SEALRUNRESPONSE']._serialized_end=305
-  _globals['_BUILDRECEIPTREQUEST']._serialized_start=307
-  _globals['_BUILDRECEIPTREQUEST']._serialized_end=430
-  _globals['_RECEIPTHEADER']._serialized_start=432
-  _globals['_RECEIPTHEADER']._serialized_end=534
-  _globals['_BUILDRECEIPTRESPONSE']._serialized_start=536
-  _globals['_BUILDRECEIPTRESPONSE']._serialized_end=661
-  _globals['_SIGNERSERVICE']._serialized_start=664
-  _globals['_SIGNERSERVICE']._serialized_end=896
+  _globals['_RUNHEADER']._serialized_end=257
+  _globals['_SEALRUNRESPONSE']._serialized_start=259
+  _globals['_SEALRUNRESPONSE']._serialized_end=333
+  _globals['_BUILDRECEIPTREQUEST']._serialized_start=335
+  _globals['_BUILDRECEIPTREQUEST']._serialized_end=458
+  _globals['_RECEIPTHEADER']._serialized_start=460
+  _globals['_RECEIPTHEADER']._serialized_end=562
+  _globals['_BUILDRECEIPTRESPONSE']._serialized_start=564
+  _globals['_BUILDRECEIPTRESPONSE']._serialized_end=689
+  _globals['_SIGNERSERVICE']._serialized_start=692
+  _globals['_SIGNERSERVICE']._serialized_end=924
 # @@protoc_insertion_point(module_scope)

@@ -57,6 +57,7 @@ class RunHeader(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
     CHECKPOINT_JSON_FIELD_NUMBER: _builtins.int
+    JOURNAL_SIZE_BYTES_FIELD_NUMBER: _builtins.int
     origin: _builtins.str
     """Host and project."""
     run_id: _builtins.str
@@ -65,16 +66,19 @@ class RunHeader(_message.Message):
     """The newest seal the journal has seen, as `seal.json` holds it; empty before the first one. A
     ledger that does not reach it was cut, and nothing is signed from it.
     """
+    journal_size_bytes: _builtins.int
+    """Bytes of the journal that will follow. A stream that ends early is not signed."""
     def __init__(
         self,
         *,
         origin: _builtins.str = ...,
         run_id: _builtins.str = ...,
         checkpoint_json: _builtins.bytes = ...,
+        journal_size_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_json", b"checkpoint_json", "origin", b"origin", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_json", b"checkpoint_json", "journal_size_bytes", b"journal_size_bytes", "origin", b"origin", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

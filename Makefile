@@ -1,0 +1,45 @@
+# The commands of a working day, and nothing else. `make demo` and `make test` need no set-up.
+.PHONY: sync demo protos check quick test test-long bench
+SHELL := /bin/bash
+# uv from the machine, else the one that deploy/get-uv put beside us.
+UV = $(shell command -v uv || echo .venv-uv/bin/uv)
+RUN = $(UV) run --locked --all-extras
+# Tests wait for real processes, so there are more workers than cores.
+WORKERS ?= 3
+export UV_PYTHON_DOWNLOADS = never
+
+sync: .venv/.synced
+.venv/.synced: pyproject.toml uv.lock
+	@deploy/get-uv
+	@$(UV) sync --locked --all-extras --quiet
+	@touch $@
+
+demo: sync
+	@$(RUN) bernstein tour
+
+protos: sync
+	$(RUN) buf format --write
+	$(RUN) python protos/generate
+
+check: sync
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+	$(RUN) lint-imports --no-logo
+	$(RUN) buf lint
+	$(RUN) buf format --diff --exit-code
+	$(RUN) buf breaking --against protos/released.txtpb
+	$(RUN) python protos/generate --check
+	$(UV) lock --check
+
+quick: sync
+	$(RUN) pytest -q -n $(WORKERS) tests/unit tests/properties tests/vectors
+
+test: check
+	$(RUN) pytest -q -n $(WORKERS)
+
+test-long: sync
+	BERNSTEIN_TEST_CASES=500 $(RUN) pytest -q -n $(WORKERS) tests/properties tests/interop
+
+bench: sync
+	$(RUN) python benchmarks/run.py

@@ -1,0 +1,100 @@
+"""Run ids, and the names of a run's files as text relative to the `.sdd` folder.
+
+Rules: docs/formats/event-journal.md, sections 1 and 2. Nothing here touches a disk: symbolic links
+are for whoever opens the file.
+"""
+
+import re
+
+from bernstein_formats.errors import InvalidInput
+
+RUNS_FOLDER = "runs"
+
+_RUN_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def check_run_id(run_id: str) -> None:
+    """Refuse a run id that cannot name a folder under `runs`."""
+    if _RUN_ID.fullmatch(run_id) and run_id not in {".", ".."}:
+        return
+    raise InvalidInput(
+        f"{run_id!r} is no run id: use 1 to 64 of the characters A-Z a-z 0-9 . _ -,"
+        " and neither '.' nor '..'",
+        run_id=run_id,
+    )
+
+
+def task_run_id(task_id: str) -> str:
+    """Name the journal of a task that spans processes; two tasks may share a name."""
+    return f"task-{_NOT_IN_AN_ID.sub('-', task_id) or 'unknown'}"
+
+
+def run_folder(run_id: str) -> str:
+    """Name the folder of a run; InvalidInput if the id cannot be one, here and below."""
+    check_run_id(run_id)
+    return f"{RUNS_FOLDER}/{run_id}"
+
+
+def journal_path(run_id: str) -> str:
+    """Name the event journal."""
+    return f"{run_folder(run_id)}/journal.jsonl"
+
+
+def events_path(run_id: str) -> str:
+    """Name the gateway's recorded fixtures."""
+    return f"{run_folder(run_id)}/events.jsonl"
+
+
+def llm_calls_path(run_id: str) -> str:
+    """Name the recorded model calls."""
+    return f"{run_folder(run_id)}/llm_calls.jsonl"
+
+
+def metadata_path(run_id: str) -> str:
+    """Name the run's metadata."""
+    return f"{run_folder(run_id)}/metadata.json"
+
+
+def replay_path(run_id: str) -> str:
+    """Name the note that says which run this one replays."""
+    return f"{run_folder(run_id)}/replay.json"
+
+
+def seal_path(run_id: str) -> str:
+    """Name the seal and the key that made it."""
+    return f"{run_folder(run_id)}/seal.json"
+
+
+def divergence_report_path(run_id: str) -> str:
+    """Name the report of a failed verification."""
+    return f"{run_folder(run_id)}/divergence_report.json"
+
+
+def receipt_path(run_id: str) -> str:
+    """Name the signed receipt."""
+    return f"{run_folder(run_id)}/run-receipt.json"
+
+
+def receipt_cose_path(run_id: str) -> str:
+    """Name the receipt's COSE form."""
+    return f"{run_folder(run_id)}/run-receipt.cose"
+
+
+def review_diff_path(run_id: str, task_id: str) -> str:
+    """Name the captured diff of a task whose id is a safe file name."""
+    if _NOT_IN_AN_ID.search(task_id) or task_id in {"", ".", ".."}:
+        raise InvalidInput(f"{task_id!r} cannot name a file; use A-Z a-z 0-9 . _ -")
+    return f"{run_folder(run_id)}/review/diffs/{task_id}.diff"
+
+
+def spine_path(run_id: str) -> str:
+    """Name the lineage spine."""
+    check_run_id(run_id)
+    return f"lineage/{run_id}/spine.jsonl"
+
+
+def spine_head_path(run_id: str) -> str:
+    """Name the file that holds the lineage spine's head."""
+    check_run_id(run_id)
+    return f"lineage/{run_id}/spine.head"

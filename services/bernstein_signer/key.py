@@ -1,0 +1,232 @@
+"""Private Ed25519 keys: made here, loaded here from every form in use, and nowhere else.
+
+Forms: docs/formats/run-receipt.md, section 4.3. Every refusal says what was found, where, and what
+to do; none shows a byte of it.
+"""
+
+import base64
+import binascii
+import os
+import re
+import stat
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from bernstein_formats.errors import Conflict, KeyUnusable
+from bernstein_formats.public_key import PublicKey
+from bernstein_store.durable import failed, sync_folder, write_all
+
+SEED_SIZE: Final = 32
+FILE_BYTES_MAX: Final = 64 * 1024
+_HEX: Final = re.compile(rb"[0-9a-fA-F]+")
+_BEGIN: Final = b"-----BEGIN "
+_MAKE_ONE: Final = "make one with `bernstein-signer --new-key FILE`"
+log = structlog.get_logger()
+
+
+class Key:
+    """A private key under the name that its receipts give it."""
+
+    __slots__ = ("_private", "key_id", "public_key")
+
+    def __init__(self, private: Ed25519PrivateKey, key_id: str) -> None:
+        self._private = private
+        self.key_id = key_id
+        self.public_key = PublicKey(private.public_key().public_bytes_raw())
+
+    def sign(self, preimage: bytes) -> bytes:
+        """The 64 bytes of RFC 8032's signature, the same every time."""
+        return self._private.sign(preimage)
+
+    def public_pem(self) -> bytes:
+        """The half that may be shown."""
+        public = self._private.public_key()
+        return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def load_key_file(path: Path, key_id: str = "") -> Key:
+    """The key in a file: PEM PKCS#8, 32 raw bytes, or those with white space around them."""
+    source = f"key file {path}"
+    data = _read(path, source)
+    private = _private_in_pem(data, source) if _is_pem(data) else _seed(_raw_seed(data, source))
+    return Key(private, key_id or path.name)
+
+
+def take_key_variable(environ: MutableMapping[str, str], name: str, key_id: str = "") -> Key:
+    """The key in an environment variable, which is removed first, whatever it holds."""
+    source = f"environment variable {name}"
+    text = environ.pop(name, "")
+    if not text:
+        raise _unusable(source, "is empty or not set", "set it, or name another one")
+    return Key(_private_in_text(text, source), key_id or name)
+
+
+def create_key(path: Path) -> Key:
+    """Make a key and write it, durably and readable by its owner alone; Conflict if it is there."""
+    private = Ed25519PrivateKey.generate()
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_new(path, pem)
+    return Key(private, path.name)
+
+
+def create_key_pair(path: Path) -> Path:
+    """Make a key and, beside it, its public half, whose path is the answer."""
+    public_path = path.with_name(f"{path.stem}.pub.pem")
+    if public_path.exists():
+        raise Conflict(f"{public_path} is there already and stays; name another file")
+    write_new(public_path, create_key(path).public_pem())
+    return public_path
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet, mode 0600, durable on return. Never overwrites."""
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_folder(path.parent)
+    except FileExistsError as error:
+        raise Conflict(
+            f"{path} is there already and stays; name another file", path=path
+        ) from error
+    except OSError as error:
+        raise failed(path, error) from error
+
+
+def _read(path: Path, source: str) -> bytes:
+    try:
+        # Not to wait for a writer, should it be a FIFO.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            data = _read_open(descriptor, source)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise _unusable(source, f"cannot be read ({error.strerror})", "check its name") from error
+    if not data:
+        raise _unusable(source, "is empty", _MAKE_ONE)
+    if len(data) > FILE_BYTES_MAX:
+        raise _unusable(source, "is far too large for a key", "name a key file")
+    return data
+
+
+def _read_open(descriptor: int, source: str) -> bytes:
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode):
+        raise _unusable(source, "is not a regular file", "name a key file")
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & 0o077:
+        log.warning("key_file_mode_is_loose", source=source, mode=f"{mode:04o}", want="0600")
+    data = b""
+    while len(data) <= FILE_BYTES_MAX and (part := os.read(descriptor, FILE_BYTES_MAX)):
+        data += part
+    return data
+
+
+def _is_pem(data: bytes) -> bool:
+    return len(data) != SEED_SIZE and data.lstrip().startswith(_BEGIN)
+
+
+def _private_in_pem(data: bytes, source: str) -> Ed25519PrivateKey:
+    label = data.lstrip().removeprefix(_BEGIN).partition(b"-----")[0].decode("ascii", "replace")
+    _refuse_label(label, source)
+    try:
+        private = load_pem_private_key(data, password=None)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise _unusable(source, "holds a PEM block that cannot be read", _MAKE_ONE) from error
+    except TypeError as error:  # how the library says that a passphrase is missing
+        raise _encrypted(source) from error
+    if not isinstance(private, Ed25519PrivateKey):
+        raise _unusable(source, "holds a key of another algorithm than Ed25519", _MAKE_ONE)
+    return private
+
+
+def _refuse_label(label: str, source: str) -> None:
+    if label == "ENCRYPTED PRIVATE KEY":
+        raise _encrypted(source)
+    if label == "OPENSSH PRIVATE KEY":
+        raise _unusable(source, "is an OpenSSH key, not PEM PKCS#8", _MAKE_ONE)
+    if not label.endswith("PRIVATE KEY"):
+        raise _unusable(source, "begins with another PEM block than a private key", _MAKE_ONE)
+
+
+def _encrypted(source: str) -> KeyUnusable:
+    return _unusable(
+        source, "is encrypted, and there is no way to give a passphrase",
+        "decrypt it into a file of mode 0600: `openssl pkcs8 -in OLD -out NEW`",
+    )  # fmt: skip
+
+
+def _raw_seed(data: bytes, source: str) -> bytes:
+    # Exactly 32 bytes are the seed, white space at its ends included, as in the peer.
+    seed = data if len(data) == SEED_SIZE else data.strip()
+    if len(seed) != SEED_SIZE:
+        raise _unusable(
+            source, f"holds {_guess(seed)}", f"give PEM PKCS#8 or 32 bytes; {_MAKE_ONE}"
+        )
+    return seed
+
+
+def _guess(data: bytes) -> str:
+    """What somebody may have taken for a key."""
+    if _BEGIN in data:
+        return "text before its PEM block"
+    if data.startswith(b"{"):
+        return "JSON (a JWK?), which is not read"
+    if _HEX.fullmatch(data):
+        return "hexadecimal text, which is not read"
+    if data.startswith(b"\x30"):
+        return "DER, which is not read"
+    if len(data) == 2 * SEED_SIZE:
+        return "64 bytes (seed and public half?), which are not read"
+    return f"{len(data)} bytes that are no key"
+
+
+def _private_in_text(text: str, source: str) -> Ed25519PrivateKey:
+    if text.lstrip().startswith(_BEGIN.decode()):
+        lines = text if "\n" in text else text.replace("\\n", "\n")
+        return _private_in_pem(lines.encode("utf-8", "replace"), source)
+    try:
+        if text.startswith("raw:"):
+            return _seed_of(bytes.fromhex(text.removeprefix("raw:")), source)
+        if text.startswith("rawb64:"):
+            value = text.removeprefix("rawb64:")
+            return _seed_of(base64.b64decode(value, validate=True), source)
+        seed = text.encode()
+    except (ValueError, binascii.Error) as error:
+        raise _unusable(source, "holds a value that cannot be decoded", _MAKE_ONE) from error
+    if len(seed) != SEED_SIZE:
+        hint = "give PEM PKCS#8, or `raw:` and hexadecimal, or `rawb64:` and base64"
+        raise _unusable(source, f"holds {_guess(seed)}", hint)
+    log.warning("key_variable_taken_as_raw_seed", source=source, want="raw:<hexadecimal>")
+    return _seed(seed)
+
+
+def _seed_of(seed: bytes, source: str) -> Ed25519PrivateKey:
+    if len(seed) != SEED_SIZE:
+        raise _unusable(source, f"holds a seed of {len(seed)} bytes", f"a seed has {SEED_SIZE}")
+    return _seed(seed)
+
+
+def _seed(seed: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def _unusable(source: str, what: str, remedy: str) -> KeyUnusable:
+    return KeyUnusable(f"{source} {what}; {remedy}", source=source)

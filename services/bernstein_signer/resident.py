@@ -1,0 +1,86 @@
+"""The resident signer's wiring: seal key and ledger, receipt key, server."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bernstein_formats.errors import InvalidInput, KeyUnusable, LedgerRefused
+from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.config import SignerConfig, load_table
+from bernstein_runtime.places import make_private
+from bernstein_runtime.process import Started
+from bernstein_runtime.server import serve
+from bernstein_signer.key import Key, create_key, load_key_file, write_new
+from bernstein_signer.ledger import LEDGER_FILE, Ledger
+from bernstein_signer.service import ResidentSigner, registration
+from bernstein_store.durable import replace
+
+SIGNER_FOLDER: Final = "signer"
+SEAL_KEY_FILE: Final = "seal-key.pem"
+SEAL_PUBLIC_KEY_FILE: Final = "seal-key.pub.pem"
+
+
+def run(started: Started) -> None:
+    """Serve the project until stopped or idle. Raises BernsteinError."""
+    if not started.token:
+        # Without it anybody at the socket could have things signed.
+        raise InvalidInput("no token on stdin; let the supervisor start the signer")
+    places = started.places
+    folder = places.secrets_dir / SIGNER_FOLDER
+    for private in (places.secrets_dir, folder):
+        make_private(private)
+    config = load_table(SignerConfig, "signer", places.state_dir, started.environ)
+    key = open_seal_key(folder)
+    publish(key, places.secrets_dir / SEAL_PUBLIC_KEY_FILE)
+    ledger = Ledger(folder, key, SystemClock())
+    signer = ResidentSigner(ledger, receipt_key_from(config))
+    serve(started.listener(started.token), registration(signer), finish=ledger.close)
+
+
+def open_seal_key(folder: Path) -> Key:
+    """The key of seals; it and an empty ledger are made together, once, and kept together.
+
+    The ledger is made first: a ledger without entries may lack its key after a crash, nothing else.
+    """
+    key_path, ledger_path = folder / SEAL_KEY_FILE, folder / LEDGER_FILE
+    if key_path.exists():
+        if not ledger_path.exists():
+            raise LedgerRefused(
+                f"{ledger_path} is gone while its key is there: what was sealed is unknown; "
+                "restore the newest copy of the folder",
+                path=ledger_path,
+            )
+        return load_key_file(key_path)
+    if not ledger_path.exists():
+        write_new(ledger_path, b"")
+    elif ledger_path.stat().st_size:
+        raise LedgerRefused(
+            f"{key_path} is gone while its ledger is there; restore the key from its copy",
+            path=key_path,
+        )
+    return create_key(key_path)
+
+
+def publish(key: Key, path: Path) -> None:
+    """Keep the public half where clients look for it."""
+    pem = key.public_pem()
+    if not path.is_file() or path.read_bytes() != pem:
+        replace(path, [pem])
+
+
+def receipt_key_from(config: SignerConfig) -> Callable[[], Key]:
+    """How to come by the key of receipts; read for each one, so that a bad key stops no seal."""
+
+    def load() -> Key:
+        name = config.receipt_key_file
+        if not name:
+            raise KeyUnusable(
+                "no key for receipts: set receipt_key_file under [signer] in bernstein.toml, or "
+                "name a key with --signing-key-path"
+            )
+        if not Path(name).is_absolute():
+            raise KeyUnusable(f"[signer] receipt_key_file: {name!r} is not an absolute path")
+        return load_key_file(Path(os.path.realpath(name)), config.receipt_key_id)
+
+    return load

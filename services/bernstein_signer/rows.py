@@ -1,0 +1,124 @@
+"""A run's rows as they arrive: recomputed, and held against what was sealed of the run before."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from bernstein_formats.errors import InvalidInput, LedgerRefused, LimitExceeded
+from bernstein_formats.journal_reader import LineBlocks
+from bernstein_formats.receipt_build import ReceiptBuilder
+from bernstein_formats.receipt_file import receipt_cose_preimage, receipt_head, receipt_tail
+from bernstein_formats.run_receipt import ReceiptSignature
+from bernstein_formats.seal import Entry
+from bernstein_signer.key import Key
+from bernstein_signer.ledger import Head, Run, head_of
+
+# Longer lines than the peer or we ever wrote; read at all for the sake of imported journals.
+LINE_BYTES_MAX: Final = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Both signatures over a run, and the digest of the receipt file that they make."""
+
+    signature: bytes
+    cose_signature: bytes
+    sha256: bytes
+
+
+class Rows:
+    """Takes the stored bytes of the journal, then of the spine; grows with the spine only."""
+
+    def __init__(self, run: Run, sealed: Entry | None, row_count: int | None = None) -> None:
+        """`sealed` is the run's newest seal; `row_count` is what a receipt announces."""
+        self._run = run
+        self._sealed = None if sealed is None else head_of(sealed)
+        self._announced = row_count
+        self._builder = ReceiptBuilder(run.run_id)
+        self._digest = sha256(receipt_head(row_count or 0))
+        self._count = 0
+        self._has_spine = False
+        self.journal_bytes = 0
+
+    def take_journal(self, chunks: Iterable[bytes]) -> None:
+        """Take the journal. Raises LedgerRefused where it departs from the sealed rows."""
+        if self._has_spine:
+            raise InvalidInput("journal bytes came after the spine's; send the journal first")
+        for block in LineBlocks(_bounded(self._counted(chunks))):
+            for chunk in self._builder.event_chunks(block):
+                self._digest.update(chunk)
+                self._count += 1
+                if self._sealed is not None and self._count == self._sealed.event_count:
+                    self._check_sealed_head(self._sealed)
+
+    def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.journal_bytes += len(chunk)
+            yield chunk
+
+    def take_spine(self, chunks: Iterable[bytes]) -> None:
+        """Take the spine, which comes last."""
+        self._has_spine = True
+        for block in LineBlocks(_bounded(chunks)):
+            for line in block:
+                self._builder.add_spine_line(line)
+
+    def head(self) -> Head:
+        """Where the rows end, all being there; else the refusal of the first rule they break."""
+        subject = self._builder.subject()
+        if self._announced not in {None, subject.event_count}:
+            raise InvalidInput(
+                f"run {self._run.run_id}: {self._announced} rows were announced, "
+                f"{subject.event_count} came",
+                run_id=self._run.run_id, event_count=subject.event_count,
+            )  # fmt: skip
+        head = Head(subject.event_count, subject.journal_head)
+        if self._sealed is not None and head.event_count < self._sealed.event_count:
+            raise self._refused(self._sealed, head, "rows were cut off its end")
+        return head
+
+    def check_all_sealed(self) -> None:
+        """Raise LedgerRefused if rows follow the sealed ones."""
+        head = self.head()
+        if self._sealed is not None and head != self._sealed:
+            raise self._refused(self._sealed, head, "rows were added since")
+
+    def sign(self, key: Key) -> Receipt:
+        """The receipt over all rows."""
+        subject = self._builder.subject()
+        signature = key.sign(subject.preimage())
+        made = ReceiptSignature(key.key_id, key.public_key, signature)
+        self._digest.update(receipt_tail(subject, self._builder.spine_entries, made))
+        cose_signature = key.sign(receipt_cose_preimage(subject, key.key_id))
+        return Receipt(signature, cose_signature, self._digest.digest())
+
+    def _check_sealed_head(self, sealed: Head) -> None:
+        subject = self._builder.subject()
+        head = Head(subject.event_count, subject.journal_head)
+        if head != sealed:
+            raise self._refused(sealed, head, "rows were changed")
+
+    def _refused(self, sealed: Head, head: Head, what: str) -> LedgerRefused:
+        return LedgerRefused(
+            f"run {self._run.run_id} of {self._run.origin}: {sealed.event_count} rows with head "
+            f"{sealed.head_hash} were sealed, now {head.event_count} have head {head.head_hash}: "
+            f"{what}; restore the sealed journal",
+            run_id=self._run.run_id, origin=self._run.origin,
+            sealed_count=sealed.event_count, sealed_head=sealed.head_hash,
+            event_count=head.event_count, head_hash=head.head_hash,
+        )  # fmt: skip
+
+
+def _bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks; LimitExceeded where a line goes on too long."""
+    pending = 0
+    for chunk in chunks:
+        end = chunk.rfind(b"\n")
+        pending = pending + len(chunk) if end < 0 else len(chunk) - end - 1
+        if pending > LINE_BYTES_MAX:
+            raise LimitExceeded(
+                f"a line has more than {LINE_BYTES_MAX} bytes; no journal writes such rows",
+                limit=LINE_BYTES_MAX,
+            )
+        yield chunk

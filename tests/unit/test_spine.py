@@ -1,0 +1,96 @@
+import hashlib
+import hmac
+import json
+
+import pytest
+
+from bernstein_formats.errors import ChainBroken, RowMalformed
+from bernstein_formats.spine import (
+    SpineWalk,
+    embedded_entry,
+    entry_hash,
+    row_mac,
+    sealed_journal_head,
+)
+
+
+def entry(prev_hash: str = "", **changes):
+    made = {
+        "actor": "agent-é",
+        "artifact_path": "src/p.py",
+        "content_hash": "sha256:00",
+        "model": "m",
+        "prev_hash": prev_hash,
+        "step_id": "s-1",
+        "timestamp": 5,
+        "v": 2,
+        **changes,
+    }
+    return {**made, "entry_hash": entry_hash(made)}
+
+
+def test_the_scheme_enters_the_hash_through_its_tag_alone():
+    hashed = (
+        '{"actor":"agent-é","artifact_path":"src/p.py","content_hash":"sha256:00","model":"m",'
+        '"prev_hash":"","step_id":"s-1","timestamp":5}'
+    ).encode()
+    tagged = b"bernstein:lineage:v2" + hashed
+    assert entry()["entry_hash"] == "sha256:" + hashlib.sha256(tagged).hexdigest()
+    assert entry(v=1)["entry_hash"] == "sha256:" + hashlib.sha256(hashed).hexdigest()
+
+
+def test_trace_members_are_hashed_where_they_are():
+    assert entry(baggage="b")["entry_hash"] != entry()["entry_hash"]
+
+
+def test_the_mac_is_over_the_row_without_it():
+    row = {**entry(), "hmac": "x"}
+    text = json.dumps(entry(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    expected = hmac.new(b"key", text.encode(), hashlib.sha256).hexdigest()
+    assert row_mac(row, b"key") == expected
+
+
+def test_a_walk_follows_links_and_keeps_the_head():
+    walk = SpineWalk()
+    first = entry()
+    walk.add(first)
+    walk.add(entry(first["entry_hash"], v=1))
+    assert walk.count == 2
+    assert walk.head == entry(first["entry_hash"], v=1)["entry_hash"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        ({**entry(), "prev_hash": "sha256:11"}, "link"),
+        ({**entry(), "v": 3}, "version"),
+        ({**entry(), "v": 1}, "hash"),
+        ({**entry(), "actor": "other"}, "hash"),
+        ({**entry(), "timestamp": "5"}, "member"),
+        ({**entry(), "timestamp": 5.0}, "member"),
+        ({**entry(), "v": True}, "member"),
+        ({**entry(), "baggage": None}, "member"),
+        ({name: value for name, value in entry().items() if name != "v"}, "member"),
+    ],
+)
+def test_an_entry_that_is_not_itself_breaks_the_walk(broken, check):
+    with pytest.raises(ChainBroken) as caught:
+        SpineWalk().add(broken)
+    assert caught.value.metadata == {"substrate": "spine", "step": "0", "check": check}
+
+
+def test_a_receipt_carries_a_row_without_its_mac_and_strangers():
+    row = {**entry(), "hmac": "x", "other": 1, "baggage": None}
+    assert embedded_entry(row) == entry()
+
+
+def test_a_row_without_its_members_names_them_sorted():
+    with pytest.raises(RowMalformed) as caught:
+        embedded_entry({"actor": "a", "entry_hash": "", "hmac": "", "prev_hash": ""})
+    missing = "artifact_path,content_hash,model,step_id,timestamp,v"
+    assert caught.value.metadata["member"] == missing
+
+
+def test_a_seal_names_the_journal_head():
+    assert sealed_journal_head(entry(step_id="replay-journal-head:abc")) == "abc"
+    assert sealed_journal_head(entry()) is None
