@@ -1,13 +1,15 @@
 """The recorder, as programs see it: model calls that are recorded, or answered from a recording."""
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
 from bernstein_formats.canonical import JsonValue, spelled
-from bernstein_formats.errors import InvalidInput
+from bernstein_formats.errors import InvalidInput, SessionLost
 from bernstein_runtime import limits
 
 if TYPE_CHECKING:
@@ -78,6 +80,10 @@ class RecorderClient:
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
         self._stub = recorder_pb2_grpc.RecorderServiceStub(connection.channel)
+        # How each session was opened, and the session that goes on for one that was lost.
+        self._opened: dict[str, recorder_pb2.OpenSessionRequest] = {}
+        self._successors: dict[str, str] = {}
+        self._lock = threading.Lock()
 
     def open_session(
         self,
@@ -103,6 +109,7 @@ class RecorderClient:
             expected=_packed(expected),
         )
         answer = self._connection.call(self._stub.OpenSession, request, "OpenSession")
+        self._opened[answer.session_id] = request
         recording = answer.recording if answer.HasField("recording") else None
         return Session(answer.session_id, _unpacked(recording))
 
@@ -122,7 +129,7 @@ class RecorderClient:
         SessionLost, ProviderFailed. Temperature and limit are literal texts, so that 1, 1.0 and
         null stay apart."""
         request = recorder_pb2.CallRequest(
-            session_id=session_id,
+            session_id=self._current(session_id),
             request_id=self._connection.request_id(),
             lane=lane,
             model=model,
@@ -132,9 +139,7 @@ class RecorderClient:
             max_tokens=max_tokens,
             parameters_json=spelled(dict(parameters)).encode() if parameters else b"",
         )
-        answer = self._connection.call(
-            self._stub.Call, request, "Call", limits.LONG_CALL_TIMEOUT_SECONDS
-        )
+        answer = self._sent(request)
         value = json.loads(answer.response_json)
         recorded = answer.source == recorder_pb2.ANSWER_SOURCE_RECORDED
         return Answer(
@@ -144,9 +149,37 @@ class RecorderClient:
             warning=answer.warning,
         )
 
+    def _sent(self, request: recorder_pb2.CallRequest) -> recorder_pb2.CallResponse:
+        """A recording goes on in a new session when the recorder was restarted: the call keeps its
+        request id, so an answer that was paid for is not paid for twice. A replay cannot go on."""
+        send = partial(self._connection.call, self._stub.Call, request, "Call")
+        try:
+            return send(limits.LONG_CALL_TIMEOUT_SECONDS)
+        except SessionLost as lost:
+            if lost.metadata.get("kind") != "record":
+                raise
+        request.session_id = self._reopened(request.session_id)
+        return send(limits.LONG_CALL_TIMEOUT_SECONDS)
+
+    def _reopened(self, session_id: str) -> str:
+        with self._lock:
+            if session_id not in self._successors:
+                request = recorder_pb2.OpenSessionRequest()
+                request.CopyFrom(self._opened[session_id])
+                request.request_id = self._connection.request_id()
+                answer = self._connection.call(self._stub.OpenSession, request, "OpenSession")
+                self._opened[answer.session_id] = request
+                self._successors[session_id] = answer.session_id
+            return self._successors[session_id]
+
+    def _current(self, session_id: str) -> str:
+        while session_id in self._successors:
+            session_id = self._successors[session_id]
+        return session_id
+
     def close_session(self, session_id: str) -> Account:
         """End a session; asked again it gives the same account."""
-        request = recorder_pb2.CloseSessionRequest(session_id=session_id)
+        request = recorder_pb2.CloseSessionRequest(session_id=self._current(session_id))
         answer = self._connection.call(self._stub.CloseSession, request, "CloseSession")
         return Account(
             coverage_line=answer.coverage_line,

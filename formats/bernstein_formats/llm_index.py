@@ -4,7 +4,7 @@ It is only a cache. Each row is read and checked when it is served, and an index
 its recording is built again. All numbers are little-endian; records stand in recorded order.
 
     header     magic, SHA-256 of the fingerprint, numbers of records, slots, discarded lines
-    records    offset, length, line, next record of the key + 1, lane tag, parameters tag
+    records    number, offset, length, line, next record of the key + 1, lane tag, parameters tag
     slots      open addressing by half of the key: the other half, first record of the key + 1
     discarded  lines that record no call
 
@@ -26,11 +26,11 @@ from bernstein_formats.llm_calls import parse_call
 
 _MAGIC: Final = b"BSTCALL1"
 _HEADER: Final = Struct("<8s32sQQQ")
-_RECORD: Final = Struct("<QQIIQQ")
+_RECORD: Final = Struct("<IQQIIQQ")
 _SLOT: Final = Struct("<QI")
 _HALVES: Final = Struct("<QQ")
 _NUMBER: Final = Struct("<I")
-_NEXT_AT: Final = 20  # within a record
+_NEXT_AT: Final = 24  # within a record
 
 _CHUNK_BYTES: Final = 1 << 16
 # Keys are hashes and spread evenly; only forged ones make a longer search.
@@ -49,6 +49,7 @@ class Buffer(Protocol):
 class Record(NamedTuple):
     """Where a recorded call stands, and what is asked of its caller (a tuple: made per look-up)."""
 
+    number: int
     offset: int
     length: int
     line: int
@@ -117,8 +118,8 @@ class _Building:
                 self._discarded.append(line)
             return
         lane, digest = _tag_of(row.get("lane")), _tag_of(row.get("parameters_digest"))
-        self._records += _RECORD.pack(offset, len(text), line, 0, lane, digest)
         key, number = str(row["key"]), self._count
+        self._records += _RECORD.pack(number, offset, len(text), line, 0, lane, digest)
         first = self._first.setdefault(key, number)
         if first != number:
             before = self._last.get(key, first)
@@ -183,30 +184,28 @@ class CallIndex:
         self._discarded_at = self._slots_at + slots * _SLOT.size
 
     def record(self, number: int) -> Record:
-        return Record._make(_RECORD.unpack_from(self._buffer, _HEADER.size + number * _RECORD.size))
+        fields = _RECORD.unpack_from(self._buffer, _HEADER.size + number * _RECORD.size)
+        return tuple.__new__(Record, fields)  # Record(*fields), in half the time
 
-    def find(self, key: str) -> list[tuple[int, Record]]:
-        """Return the records of a key with their numbers, in recorded order."""
+    def find(self, key: str) -> list[Record]:
+        """Return the records of a key in recorded order."""
         wanted, slot = key_halves(key)
-        slot &= self._mask
-        for _ in range(_MAX_STEPS + 1):
-            found, first = _SLOT.unpack_from(self._buffer, self._slots_at + slot * _SLOT.size)
+        for step in range(_MAX_STEPS + 1):
+            at = self._slots_at + (slot + step & self._mask) * _SLOT.size
+            found, first = _SLOT.unpack_from(self._buffer, at)
             if not first:
                 break
             if found == wanted:
-                return self._chain(first - 1)
-            slot = (slot + 1) & self._mask
+                return self._chain(self.record(first - 1))
         return []
 
-    def _chain(self, number: int) -> list[tuple[int, Record]]:
-        record = self.record(number)
-        chain = [(number, record)]
+    def _chain(self, record: Record) -> list[Record]:
+        chain = [record]
         while record.next_record:
-            if not number + 1 < record.next_record <= self.record_count:
+            if not record.number + 1 < record.next_record <= self.record_count:
                 raise RecordingChanged("the index of the recording is damaged: delete the index")
-            number = record.next_record - 1
-            record = self.record(number)
-            chain.append((number, record))
+            record = self.record(record.next_record - 1)
+            chain.append(record)
         return chain
 
     def discarded_lines(self) -> tuple[int, ...]:

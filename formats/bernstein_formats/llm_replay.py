@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from bernstein_formats.canonical import JsonValue, parse_json, parse_loosely
+from bernstein_formats.canonical import JsonValue, parse_loosely
 from bernstein_formats.errors import (
+    InvalidInput,
     RecordingChanged,
     ReplayRecordingMissingError,
     RowMalformed,
@@ -78,40 +79,36 @@ class Replay:
     def look_up(self, request: CallRequest, lane: str = "") -> Answer | Miss:
         """Return the next answer for the request and use it up, or say why there is none."""
         key = request.key()
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = _Queue(self._index.find(key))
+        queue = self._queues.get(key) or _Queue(self._index.find(key))
         parameters_tag = tag(parameters_digest(request.parameters)) if queue.has_digests else 0
-        taken = queue.take(tag(lane) if lane else 0, parameters_tag)
-        if taken is None:
+        record = queue.take(tag(lane) if lane else 0, parameters_tag)
+        self._queues[key] = queue if queue.waiting else _NONE_WAITING
+        if record is None:
             return self._miss(key, request, lane)
-        number, record = taken
-        row = self._row(record, parse_loosely)
-        response = row["response"]
-        if not isinstance(response, str):
-            response = self._row(record)["response"]
-        if row["key"] != key:
-            raise RecordingChanged(
-                f"line {record.line} of the recording is not the call that its index lists:"
-                " the file was changed; start the replay again",
-                line=record.line,
-            )
+        response = self._response(record, key)
         self.hits += 1
-        self._served[number] = 1
-        self._last_served = number
+        self._served[record.number] = 1
+        self._last_served = record.number
         return Answer(response, record.line)
 
-    def _row(
-        self, record: Record, parse: Callable[[bytes], JsonValue] = parse_json
-    ) -> dict[str, JsonValue]:
+    def _response(self, record: Record, key: str) -> JsonValue:
+        """Read the response from the row, which must still be the one that was indexed."""
         try:
-            return parse_call(self._read(record.offset, record.length), parse)
+            row = parse_loosely(self._read(record.offset, record.length))
+            if type(row) is dict and row["key"] == key and type(response := row["response"]) is str:
+                return response
+        except (InvalidInput, KeyError):
+            pass  # said in words below
+        row = self._row(record)
+        if row["key"] != key:
+            raise _changed(record, "it has another key")
+        return row["response"]
+
+    def _row(self, record: Record) -> dict[str, JsonValue]:
+        try:
+            return parse_call(self._read(record.offset, record.length))
         except RowMalformed as error:
-            raise RecordingChanged(
-                f"line {record.line} of the recording is not what was indexed ({error.message}):"
-                " the file was changed; start the replay again",
-                line=record.line,
-            ) from error
+            raise _changed(record, error.message) from error
 
     def _call(self, record: Record) -> RecordedCall:
         return recorded_call(self._row(record), record.line)
@@ -127,17 +124,17 @@ class Replay:
         return self._explain_known(key, request, lane, records)
 
     def _explain_known(
-        self, key: str, request: CallRequest, lane: str, records: list[tuple[int, Record]]
+        self, key: str, request: CallRequest, lane: str, records: list[Record]
     ) -> Miss:
         """Explain a miss on a recorded key: used up, or recorded for another lane or otherwise."""
-        in_lane = [each for each in records if _open_to(tag(lane), each[1].lane_tag)]
+        in_lane = [each for each in records if _open_to(tag(lane), each.lane_tag)]
         wanted = tag(parameters_digest(request.parameters))
-        fitting = [each for each in in_lane if _open_to(wanted, each[1].parameters_tag)]
+        fitting = [each for each in in_lane if _open_to(wanted, each.parameters_tag)]
         if fitting:
-            nearest = self._call(fitting[0][1])
+            nearest = self._call(fitting[0])
             return Miss(MissKind.USED_UP, key, request.model, len(fitting), nearest)
-        _, record = next(
-            (each for each in in_lane or records if not self._served[each[0]]),
+        record = next(
+            (each for each in in_lane or records if not self._served[each.number]),
             (in_lane or records)[0],
         )
         nearest = self._call(record)
@@ -180,32 +177,46 @@ class Replay:
 class _Queue:
     """The unused records of one key, in recorded order."""
 
-    __slots__ = ("_has_lanes", "_waiting", "has_digests")
+    __slots__ = ("_has_lanes", "has_digests", "waiting")
 
-    def __init__(self, records: list[tuple[int, Record]]) -> None:
-        self._waiting = records
+    def __init__(self, records: list[Record]) -> None:
+        self.waiting = records
         self._has_lanes = self.has_digests = False
-        for _, record in records:
+        for record in records:
             self._has_lanes = self._has_lanes or record.lane_tag != 0
             self.has_digests = self.has_digests or record.parameters_tag != 0
 
-    def take(self, lane_tag: int, parameters_tag: int) -> tuple[int, Record] | None:
+    def take(self, lane_tag: int, parameters_tag: int) -> Record | None:
         """Use up the caller's next record; a caller without a lane takes from all of them."""
+        if not self._has_lanes and not self.has_digests:
+            return self.waiting.pop(0) if self.waiting else None
         if not lane_tag or not self._has_lanes:
             return self._take_first(None, parameters_tag)
         own = self._take_first(lane_tag, parameters_tag)
         return self._take_first(0, parameters_tag) if own is None else own
 
-    def _take_first(self, lane_tag: int | None, parameters_tag: int) -> tuple[int, Record] | None:
-        for at, (_, record) in enumerate(self._waiting):
+    def _take_first(self, lane_tag: int | None, parameters_tag: int) -> Record | None:
+        for at, record in enumerate(self.waiting):
             if lane_tag in (None, record.lane_tag) and record.parameters_tag in (0, parameters_tag):
-                return self._waiting.pop(at)
+                return self.waiting.pop(at)
         return None
+
+
+# One for all keys: most are asked for once, and what is kept slows the garbage collector down.
+_NONE_WAITING: Final = _Queue([])
 
 
 def _open_to(asked_tag: int, recorded_tag: int) -> bool:
     """Tell whether a record's lane or parameters let this caller in; 0 is open on either side."""
     return asked_tag in (0, recorded_tag) or recorded_tag == 0
+
+
+def _changed(record: Record, what: str) -> RecordingChanged:
+    return RecordingChanged(
+        f"line {record.line} of the recording is not the call that was indexed ({what}):"
+        " the file was changed; start the replay again",
+        line=record.line,
+    )
 
 
 def check_has_calls(index: CallIndex, where: str) -> None:

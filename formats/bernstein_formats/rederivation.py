@@ -210,7 +210,7 @@ class _Walk:
             return
         if not index:
             self._chain.declare(row)
-        event = str(row.get("event") or "")
+        event = str(row.get("event", ""))
         if event not in _FOLLOWED_EVENTS or self._follow(index, event, row):
             self._chain.add(index, event, row)
 
@@ -234,7 +234,7 @@ class _Walk:
         answer = Rederivation(
             True,
             run_id,
-            recorded_head=str(last.get("event_hash") or ""),
+            recorded_head=str(last.get("event_hash", "")),
             derived_head=chain.head,
             step_count=self._count,
             reason=f"re-derived {self._count} coordination step(s) to the recorded head",

@@ -21,6 +21,7 @@ from bernstein_runtime.places import Places, make_state
 
 # What services may see of a user's environment; provider keys and the peer's variables not.
 ENVIRONMENT = ("HOME", "LANG", "PATH", "TMPDIR", "TZ", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
+PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 ENVIRONMENT_PREFIXES = ("LC_", "BERNSTEIN_SVC_", "SSL_CERT_")
 
 
@@ -29,7 +30,9 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in environ.items()
-        if name in ENVIRONMENT or name.startswith(ENVIRONMENT_PREFIXES)
+        if name in ENVIRONMENT
+        or name.upper() in PROXIES
+        or name.startswith(ENVIRONMENT_PREFIXES)
     }
     return kept | {"GRPC_VERBOSITY": "ERROR"}
 

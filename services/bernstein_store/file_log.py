@@ -151,11 +151,12 @@ class _MarksFile:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
-        self.is_new = not path.exists()
+        # Whether we never appended to this log.
+        self.is_new = True
         self.found: list[Mark] = []
         # What was answered for certain: everything before the last batch.
         self.acknowledged = 0
-        if not self.is_new:
+        if path.exists():
             self._load(path)
             if path.stat().st_size > MARKS_BYTES_MAX:
                 self._compact(path)
@@ -182,6 +183,7 @@ class _MarksFile:
             if len(fields) < 6 or not all(field.isdigit() for field in fields[:4]):
                 continue  # torn by a crash: its bytes were not acknowledged
             base, size, written, number = (int(field) for field in fields[:4])
+            self.is_new = False
             if number == 0:
                 self.drop_beyond(base)
                 self.acknowledged = base

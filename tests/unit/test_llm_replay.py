@@ -72,8 +72,8 @@ def test_a_miss_tells_the_nearest_call_and_how_to_go_on():
         "Deterministic replay miss: no recorded response for model='m-small'",
         "in runs/r/llm_calls.jsonl.",
         "temperature (recorded 0.2, asked 0.7)",
-        "line 2: model 'm-small', provider 'openrouter_free', temperature 0.2, max_tokens 4000,"
-        " prompt of 13 characters",
+        "line 2: model 'm-small', provider 'openrouter_free', temperature 0.2, max_tokens 4000,",
+        "prompt of 13 characters",
         "BERNSTEIN_DETERMINISTIC_SEED",
         "BERNSTEIN_REPLAY_ALLOW_LIVE_MISS=1",
     ):

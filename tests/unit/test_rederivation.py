@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from bernstein_formats.canonical import JsonValue
+from bernstein_formats.canonical import JsonValue, Profile
+from bernstein_formats.event_journal import payload_hash
 from bernstein_formats.rederivation import journal_not_found, rederive
 from bernstein_formats.schedule_rules import Refusal, ScheduleRules
 
@@ -73,7 +74,9 @@ def test_an_unknown_hash_profile_is_a_mismatch_that_names_it():
 
 
 def test_a_row_without_a_form_under_its_profile_is_named():
-    lines = PLAN.replace(b"}", b', "hash_profile": "jcs-v2"}') + b'{"event": "n", "x": NaN}\n'
+    plan: dict[str, JsonValue] = {"nodes": [], "hash_profile": "jcs-v2"}
+    stored = payload_hash(plan, "plan.graph.full", Profile.JCS)
+    lines = row("plan.graph.full", **plan, payload_hash=stored) + b'{"event": "n", "x": NaN}\n'
     answer = rederive([lines], "r")
     assert (answer.reason_code, answer.step_index) == ("head_mismatch", 1)
     assert "event #1 has no hash under jcs-v2" in answer.reason

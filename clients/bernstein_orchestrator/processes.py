@@ -1,0 +1,153 @@
+"""Running a program for an agent or a check: own process group, time limit, little environment.
+
+Whatever the program leaves behind in its group is ended with it.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from time import monotonic
+from typing import IO, Final
+
+TAIL_LIMIT: Final = 16 * 1024
+_GRACE_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.1
+_BLOCK: Final = 8 * 1024
+_ALLOWED_NAMES: Final = frozenset(("PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM"))
+
+
+class Ending(Enum):
+    """How a program ended."""
+
+    EXITED = "exited"
+    TIMED_OUT = "timed out"
+    STOPPED = "stopped"
+    NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A program that ended; `tail` is the end of what it printed on both streams."""
+
+    ending: Ending
+    exit_code: int = 0
+    tail: str = ""
+    is_group_ended: bool = True
+
+    @property
+    def is_good(self) -> bool:
+        return self.ending is Ending.EXITED and self.exit_code == 0
+
+
+def allowed_environment(
+    environment: Mapping[str, str], names: Iterable[str] = ()
+) -> dict[str, str]:
+    """Keep what any program needs and what was asked for by name; never our own variables."""
+    wanted = _ALLOWED_NAMES | set(names)
+    return {
+        name: value
+        for name, value in environment.items()
+        if (name in wanted or name.startswith("LC_")) and not name.startswith("BERNSTEIN_")
+    }
+
+
+def run_program(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout_seconds: float,
+    stop: threading.Event,
+) -> Finished:
+    """Run to the end, to the time limit, or until `stop` is set."""
+    try:
+        process = subprocess.Popen(  # noqa: S603 - running the plan's program is the task
+            command,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            close_fds=True,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return Finished(Ending.NOT_STARTED, tail=f"{command[0]}: {error}")
+    with process:
+        tail = _Tail(process.stdout)
+        ending = _wait(process, timeout_seconds, stop)
+        if ending is not Ending.EXITED:
+            _signal_group(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_SECONDS)
+        is_ended = _signal_group(process.pid, signal.SIGKILL)
+        process.wait()
+        return Finished(ending, process.returncode, tail.text(), is_ended)
+
+
+def offline_prefix() -> tuple[str, ...] | None:
+    """Return what to put before a command to run it without a network; None: not possible here."""
+    candidates = (
+        ("unshare", "--map-root-user", "--net", "--"),
+        ("bwrap", "--dev-bind", "/", "/", "--unshare-net", "--"),
+    )
+    for candidate in candidates:
+        program = shutil.which(candidate[0])
+        if program is None:
+            continue
+        probe = subprocess.run(  # noqa: S603 - one of the two above
+            [program, *candidate[1:], "true"], capture_output=True, check=False
+        )
+        if probe.returncode == 0:
+            return (program, *candidate[1:])
+    return None
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float, stop: threading.Event) -> Ending:
+    deadline = monotonic() + seconds
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_SECONDS)
+            return Ending.EXITED
+        if stop.is_set():
+            return Ending.STOPPED
+        if monotonic() >= deadline:
+            return Ending.TIMED_OUT
+
+
+def _signal_group(group: int, number: signal.Signals) -> bool:
+    """Signal every process of a group; False when one of them is not ours to signal."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        pass  # all are gone already
+    except PermissionError:
+        return False
+    return True
+
+
+class _Tail:
+    """Reads a stream to its end in a thread, and keeps the end of it."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: IO[bytes] | None) -> None:
+        if stream is None:
+            return
+        with suppress(OSError, ValueError):
+            while block := os.read(stream.fileno(), _BLOCK):
+                self._kept = (self._kept + block)[-TAIL_LIMIT:]
+
+    def text(self) -> str:
+        self._thread.join(_GRACE_SECONDS)
+        return self._kept.decode(errors="replace")

@@ -1,0 +1,100 @@
+"""What a replay refuses before anything starts, and what it merely warns of."""
+
+from collections.abc import Callable
+
+from bernstein_client.recorder import Recording
+from bernstein_formats.errors import InvalidInput, RecordingChanged
+from bernstein_orchestrator.activation import Prepared
+from bernstein_orchestrator.options import RunOptions
+from bernstein_orchestrator.ports import Journal, Recorder
+from bernstein_orchestrator.processes import offline_prefix
+from bernstein_orchestrator.replay import Script, read_script
+
+
+def activate_replay(
+    options: RunOptions,
+    prepared: Prepared,
+    journal: Journal,
+    recorder: Recorder,
+    warn: Callable[[str], None],
+) -> tuple[Script, Recording | None]:
+    """Return the script and the recording to follow.
+
+    Raises RunNotFound, RowMalformed, ChainBroken, ReplayRecordingMissingError, RecordingChanged,
+    InvalidInput.
+    """
+    recording = recorder.get_recording(options.replay_run_id) if prepared.uses_models else None
+    script = read_script(journal.read_journal(options.replay_run_id), options.replay_run_id)
+    _check_plan(options, prepared, script)
+    _check_commands(options, prepared)
+    if recording is not None:
+        _check_recording(options, script, recording, warn)
+    for difference in script.surroundings.differences(prepared.surroundings):
+        warn(difference)
+    _compare_extensions(prepared, script, warn)
+    if not script.end:
+        warn(f"run {options.replay_run_id} was cut off; its replay ends where it does")
+    return script, recording
+
+
+def offline_commands(options: RunOptions, prepared: Prepared) -> tuple[str, ...]:
+    """Return what takes the network away from programs in a replay; nothing where none runs."""
+    if not options.replay_run_id or not prepared.command_tasks:
+        return ()
+    prefix = offline_prefix()
+    if prefix is None:
+        raise InvalidInput(
+            "programs cannot be run without a network here: neither `unshare --net` nor bwrap"
+            " works for this user; replay on a machine where one of them does",
+            kind="offline_impossible",
+        )
+    return prefix
+
+
+def _check_plan(options: RunOptions, prepared: Prepared, script: Script) -> None:
+    ours = frozenset(task.task_id for task in prepared.graph.tasks)
+    if ours != script.task_ids or prepared.graph.digest != script.graph_digest:
+        raise InvalidInput(
+            f"{prepared.plan.source} is not the plan that run {options.replay_run_id} recorded:"
+            f" their task ids differ, and these are made from the file's bytes (SHA-256 today"
+            f" {prepared.plan.digest[:12]}…); replay with the file as it was",
+            kind="plan_changed",
+            run_id=options.replay_run_id,
+        )
+
+
+def _check_commands(options: RunOptions, prepared: Prepared) -> None:
+    tasks = prepared.command_tasks
+    if tasks and not options.offline_agents:
+        titles = ", ".join(repr(task.step.title) for task in tasks[:5])
+        raise InvalidInput(
+            f"run {options.replay_run_id} cannot be replayed strictly: {titles}"
+            f"{' and more' if len(tasks) > 5 else ''} is done by a program, whose own traffic is"
+            " not recorded; --offline-agents runs such programs without a network and reports"
+            " them as unrecorded",
+            kind="command_agent",
+            run_id=options.replay_run_id,
+            tasks=len(tasks),
+        )
+
+
+def _check_recording(
+    options: RunOptions, script: Script, recording: Recording, warn: Callable[[str], None]
+) -> None:
+    if script.calls is None:
+        warn(f"no row of run {options.replay_run_id} vouches for its recorded calls")
+    elif script.calls != recording:
+        raise RecordingChanged(
+            f"the recorded calls of run {options.replay_run_id} are not what its journal says:"
+            f" {recording.call_count} calls of {recording.size_bytes} bytes, recorded were"
+            f" {script.calls.call_count} of {script.calls.size_bytes}"
+            f" (SHA-256 {recording.sha256_hex[:12]}…, recorded {script.calls.sha256_hex[:12]}…);"
+            " restore llm_calls.jsonl from a copy",
+            run_id=options.replay_run_id,
+        )
+
+
+def _compare_extensions(prepared: Prepared, script: Script, warn: Callable[[str], None]) -> None:
+    name = "extension_set_digest"
+    if script.extension_set.get(name) != prepared.extension_set[name]:
+        warn("the skills and plug-ins differ from the recording (loaded_extension_set)")

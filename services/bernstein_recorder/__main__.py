@@ -1,0 +1,45 @@
+"""`bernstein-recorder SDD_DIR`: wire the recorder and serve it."""
+
+import grpc
+
+from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
+from bernstein_recorder.providers import Providers
+from bernstein_recorder.recorded_index import RecordedIndexes
+from bernstein_recorder.recorded_runs import RecordedRuns
+from bernstein_recorder.recordings import Recordings
+from bernstein_recorder.service import RecorderService
+from bernstein_recorder.sessions import Sessions
+from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.config import RecorderConfig, load_table
+from bernstein_runtime.process import Started, service_process
+from bernstein_runtime.server import serve
+from bernstein_store.files import FileStore
+
+
+def run(started: Started) -> None:
+    """Until stopped or idle. Raises BernsteinError."""
+    places, clock = started.places, SystemClock()
+    config = load_table(RecorderConfig, "recorder", places.state_dir, started.environ)
+    store = FileStore(places.sdd_dir)
+    indexes = RecordedIndexes(store, places.state_dir / "index")
+    sessions = Sessions(
+        RecordedRuns(store, indexes, str(places.sdd_dir)),
+        Recordings(store, clock),
+        Providers(config, clock),
+        clock,
+    )
+
+    def register(server: grpc.Server) -> str:
+        recorder_pb2_grpc.add_RecorderServiceServicer_to_server(RecorderService(sessions), server)
+        return recorder_pb2.DESCRIPTOR.services_by_name["RecorderService"].full_name
+
+    serve(started.listener(), register, busy=sessions.busy, finish=sessions.finish)
+
+
+def main() -> None:
+    """The command `bernstein-recorder`."""
+    service_process("recorder", run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""How a session answers a call: from a live model, or from a recording."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Protocol
+
+from bernstein_formats.canonical import JsonValue, spelled
+from bernstein_formats.errors import LimitExceeded
+from bernstein_formats.llm_calls import Caller, CallRequest
+from bernstein_formats.llm_miss import Miss
+from bernstein_formats.llm_replay import Replay, UnusedCall
+from bernstein_recorder.gate import Gate
+from bernstein_recorder.recording import Recording, Summary
+from bernstein_runtime import limits
+
+UNUSED_LISTED_MAX = 1000
+
+# Asks a live model.
+Dial = Callable[[CallRequest], str]
+
+
+class Source(Enum):
+    """Where an answer came from."""
+
+    RECORDED = 1
+    LIVE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An answer as JSON text, and how it came about."""
+
+    response_json: bytes
+    source: Source
+    key: str
+    warning: str = ""
+
+    def size(self) -> int:
+        return len(self.response_json) + len(self.warning)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a session did, told at its end."""
+
+    recording: Summary
+    coverage_line: str = ""
+    hit_count: int = 0
+    miss_count: int = 0
+    strict_violation_count: int = 0
+    unused_calls: tuple[UnusedCall, ...] = ()
+    unused_count: int = 0
+
+
+class Answering(Protocol):
+    """One kind of session."""
+
+    def answer(self, call: CallRequest, caller: Caller) -> Served:
+        """The answer; recorded durably before it is given, where the session records."""
+        ...
+
+    def account(self) -> Account:
+        """What happened so far."""
+        ...
+
+
+class LiveAnswers:
+    """Asks the provider, and records what it says if there is a recording."""
+
+    def __init__(self, dial: Dial, recording: Recording | None, gate: Gate) -> None:
+        self._dial = dial
+        self._recording = recording
+        self._gate = gate
+
+    def answer(self, call: CallRequest, caller: Caller) -> Served:
+        row = self._recording.answered(call, caller) if self._recording else None
+        if row is not None:  # the answer got lost on its way, not the call
+            return Served(_json(row["response"]), Source.LIVE, call.key())
+        if self._recording is not None:
+            self._recording.check_appendable()  # before a model is paid
+        response = self._dial(call)
+        if self._recording is not None:
+            with self._gate.inside():
+                self._recording.record(call, response, caller)
+        return Served(_json(response), Source.LIVE, call.key())
+
+    def account(self) -> Account:
+        return Account(self._recording.summary() if self._recording else Summary())
+
+
+class ReplayAnswers:
+    """Answers from a recording; what it lacks is refused, or asked live where that is allowed."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        replayed: Summary,
+        folder: str,
+        *,
+        live: LiveAnswers,
+        recording: Recording | None,
+        gate: Gate,
+    ) -> None:
+        """`folder` is the recorded run's, for people; `recording` takes what is served, if any."""
+        self._replay = replay
+        self._replayed = replayed
+        self._folder = folder
+        self._live = live
+        self._recording = recording
+        self._gate = gate
+        self._lock = threading.Lock()
+
+    def answer(self, call: CallRequest, caller: Caller) -> Served:
+        with self._lock:
+            found = self._replay.look_up(call, caller.lane)
+        if isinstance(found, Miss):
+            return self._missed(found, call, caller)
+        response_json = _json(found.response, line=found.line)
+        if self._recording is not None:
+            with self._gate.inside():
+                self._recording.record(call, found.response, caller)
+        return Served(response_json, Source.RECORDED, call.key())
+
+    def account(self) -> Account:
+        with self._lock:
+            replay = self._replay
+            return Account(
+                recording=self._replayed,
+                coverage_line=replay.coverage_line(self._folder),
+                hit_count=replay.hits,
+                miss_count=replay.misses,
+                strict_violation_count=replay.strict_violations,
+                unused_calls=tuple(islice(replay.unused(), UNUSED_LISTED_MAX)),
+                unused_count=replay.cached_count - replay.hits,
+            )
+
+    def _missed(self, miss: Miss, call: CallRequest, caller: Caller) -> Served:
+        where = f"{self._folder}/llm_calls.jsonl"
+        if self._replay.strict:
+            error = miss.error(where)
+            error.message += self._discarded()
+            raise error
+        served = self._live.answer(call, caller)
+        warning = miss.text(where) + self._discarded()
+        return Served(served.response_json, served.source, served.key, warning)
+
+    def _discarded(self) -> str:
+        """A lost line is often the reason of a miss."""
+        lines = self._replay.discarded_lines()
+        if not lines:
+            return ""
+        shown = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+        return f" {len(lines)} of the recording's lines are not recorded calls: {shown}."
+
+
+def _json(response: JsonValue, line: int = 0) -> bytes:
+    """As JSON text in ASCII: half a surrogate pair stays the escape that it is in the file."""
+    text = spelled(response).encode("ascii")
+    if len(text) > limits.ANSWER_BYTES_MAX:
+        raise LimitExceeded(
+            f"the recorded answer on line {line} has {len(text)} bytes, more than"
+            f" {limits.ANSWER_BYTES_MAX}, the most that one message takes",
+            line=line,
+            limit=limits.ANSWER_BYTES_MAX,
+        )
+    return text

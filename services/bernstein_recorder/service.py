@@ -1,0 +1,183 @@
+"""RecorderService: unpack, call, pack."""
+
+import re
+
+import grpc
+
+from bernstein_api.recorder.v1 import recorder_pb2 as pb
+from bernstein_api.recorder.v1 import recorder_pb2_grpc
+from bernstein_formats.canonical import JsonValue, check_depth, parse_json_unique
+from bernstein_formats.errors import InvalidInput, LimitExceeded, NotAllowed
+from bernstein_formats.llm_calls import Caller, CallRequest, literal_value, parameters_digest
+from bernstein_formats.paths import check_run_id
+from bernstein_recorder.answering import Source
+from bernstein_recorder.dialect import Provider
+from bernstein_recorder.recording import Summary
+from bernstein_recorder.sessions import Sessions, Wanted
+from bernstein_runtime import limits
+from bernstein_runtime.status import printable
+
+PARAMETERS_DEPTH_MAX = 128
+NAME_CHARACTERS_MAX = 256
+_REQUEST_ID = re.compile(rf"[\x21-\x7e]{{1,{limits.REQUEST_ID_CHARACTERS_MAX}}}")
+SOURCES = {
+    Source.RECORDED: pb.AnswerSource.ANSWER_SOURCE_RECORDED,
+    Source.LIVE: pb.AnswerSource.ANSWER_SOURCE_LIVE,
+}
+
+
+class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
+    """The recorder's API over its sessions."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def OpenSession(
+        self, request: pb.OpenSessionRequest, context: grpc.ServicerContext
+    ) -> pb.OpenSessionResponse:
+        if request.providers and not context.peer().startswith("unix:"):
+            raise NotAllowed("provider keys are taken over a Unix socket only; configure them")
+        opened = self._sessions.open(_request_id(request.request_id), _wanted(request))
+        replayed = _message(opened.replayed) if opened.replayed else None
+        return pb.OpenSessionResponse(session_id=opened.session_id, recording=replayed)
+
+    def Call(self, request: pb.CallRequest, context: grpc.ServicerContext) -> pb.CallResponse:
+        lane = _short(request.lane, "lane", limits.LANE_CHARACTERS_MAX)
+        caller = Caller(lane, _request_id(request.request_id))
+        served = self._sessions.call(request.session_id, _call(request), caller)
+        return pb.CallResponse(
+            response_json=served.response_json,
+            source=SOURCES[served.source],
+            key=served.key,
+            warning=printable(served.warning),
+        )
+
+    def CloseSession(
+        self, request: pb.CloseSessionRequest, context: grpc.ServicerContext
+    ) -> pb.CloseSessionResponse:
+        account = self._sessions.close(request.session_id)
+        return pb.CloseSessionResponse(
+            coverage_line=account.coverage_line,
+            hit_count=account.hit_count,
+            miss_count=account.miss_count,
+            strict_violation_count=account.strict_violation_count,
+            unused_calls=[
+                pb.UnusedCall(
+                    line=each.line,
+                    key=printable(each.key[:NAME_CHARACTERS_MAX]),
+                    model=printable(each.model[:NAME_CHARACTERS_MAX]),
+                )
+                for each in account.unused_calls
+            ],
+            unused_count=account.unused_count,
+            recording=_message(account.recording),
+        )
+
+    def GetRecording(
+        self, request: pb.GetRecordingRequest, context: grpc.ServicerContext
+    ) -> pb.GetRecordingResponse:
+        check_run_id(request.run_id)
+        return pb.GetRecordingResponse(
+            recording=_message(self._sessions.recording_of(request.run_id))
+        )
+
+    def AppendCalls(
+        self, request: pb.AppendCallsRequest, context: grpc.ServicerContext
+    ) -> pb.AppendCallsResponse:
+        check_run_id(request.run_id)
+        if not request.data or len(request.data) > limits.BATCH_BYTES_MAX:
+            raise LimitExceeded(
+                f"{len(request.data)} bytes of calls: send 1 to {limits.BATCH_BYTES_MAX} at a time",
+                field="data",
+            )
+        return pb.AppendCallsResponse(
+            size_bytes=self._sessions.append_verbatim(
+                request.run_id, request.data, request.start_offset
+            )
+        )
+
+
+def _wanted(request: pb.OpenSessionRequest) -> Wanted:
+    expected = request.expected if request.HasField("expected") else None
+    return Wanted(
+        run_id=request.run_id,
+        replay_run_id=request.replay_run_id,
+        allow_live_miss=request.allow_live_miss,
+        record=request.record,
+        providers=tuple(
+            Provider(each.name, each.base_url, each.api_key) for each in request.providers
+        ),
+        expected=Summary(expected.call_count, expected.size_bytes, expected.sha256)
+        if expected
+        else None,
+    )
+
+
+def _call(request: pb.CallRequest) -> CallRequest:
+    """The call, with everything refused now that could fail after a model was paid for."""
+    call = CallRequest(
+        model=_short(request.model, "model", NAME_CHARACTERS_MAX),
+        prompt=_prompt(request.prompt),
+        provider=_short(request.provider, "provider", NAME_CHARACTERS_MAX),
+        temperature=request.temperature,
+        max_tokens=request.max_tokens,
+        parameters=_parameters(request.parameters_json),
+    )
+    literal_value(call.temperature, "temperature")
+    literal_value(call.max_tokens, "max_tokens")
+    parameters_digest(call.parameters)
+    return call
+
+
+def _prompt(data: bytes) -> str:
+    if len(data) > limits.PROMPT_BYTES_MAX:
+        raise LimitExceeded(
+            f"the prompt has {len(data)} bytes; {limits.PROMPT_BYTES_MAX} is the most",
+            field="prompt",
+            limit=limits.PROMPT_BYTES_MAX,
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"the prompt is not UTF-8 at byte {error.start} (half a character, perhaps):"
+            " cut text between whole characters only",
+            field="prompt",
+            offset=error.start,
+        ) from error
+
+
+def _parameters(data: bytes) -> dict[str, JsonValue]:
+    if not data:
+        return {}
+    try:
+        parsed = parse_json_unique(data)
+        check_depth(parsed, PARAMETERS_DEPTH_MAX)
+    except InvalidInput as error:
+        raise type(error)(f"parameters_json: {error.message}", field="parameters_json") from error
+    if not isinstance(parsed, dict):
+        raise InvalidInput("parameters_json must be a JSON object", field="parameters_json")
+    return parsed
+
+
+def _request_id(text: str) -> str:
+    if not _REQUEST_ID.fullmatch(text):
+        raise InvalidInput(
+            f"request_id must be 1 to {limits.REQUEST_ID_CHARACTERS_MAX} visible ASCII characters",
+            field="request_id",
+        )
+    return text
+
+
+def _short(text: str, field: str, limit: int) -> str:
+    if len(text) > limit:
+        raise LimitExceeded(
+            f"{field} has {len(text)} characters; {limit} is the most", field=field, limit=limit
+        )
+    return text
+
+
+def _message(summary: Summary) -> pb.Recording:
+    return pb.Recording(
+        call_count=summary.call_count, size_bytes=summary.size_bytes, sha256=summary.sha256
+    )
