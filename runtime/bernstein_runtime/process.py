@@ -47,7 +47,8 @@ def service_process(name: str, run: Callable[[Started], None]) -> None:
         sys.exit(f"usage: bernstein-{name} SDD_DIR")
     try:
         started = _started(name, Path(sys.argv[1]), os.environ)
-        with LockFile(started.places.state_dir / f"{name}.lock", LOCK_WAIT_SECONDS):
+        wait = 0.0 if started.parent is None else LOCK_WAIT_SECONDS
+        with LockFile(started.places.state_dir / f"{name}.lock", wait):
             run(started)
     except BernsteinError as error:
         structlog.get_logger().error("refused", reason=error.reason, error=error.message)

@@ -58,7 +58,7 @@ class Recorder:
             )
         assert self.process.stdin
         self.process.stdin.write(b"\n")
-        self.process.stdin.close()
+        self.process.stdin.flush()  # left open: a service ends with whoever started it
         self.channel = open_channel(self.places.socket("recorder"))
         grpc.channel_ready_future(self.channel).result(15)
         self.stub = recorder_pb2_grpc.RecorderServiceStub(self.channel)
@@ -66,13 +66,16 @@ class Recorder:
     def kill(self):
         self.process.kill()
         self.process.wait()
+        self.process.stdin.close()
         self.channel.close()
 
     def stop(self):
         self.channel.close()
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(20)
+        code = self.process.wait(20)
+        self.process.stdin.close()
+        return code
 
     def send(self, method, request):
         try:
@@ -573,7 +576,7 @@ def test_what_only_live_calls_need_is_not_imported_before():
 def test_a_second_process_for_the_same_folder_gives_way(recorder):
     again = subprocess.run(
         [sys.executable, "-m", "bernstein_recorder", str(recorder.sdd_dir)],
-        input=b"\n",
+        stdin=subprocess.DEVNULL,  # started by hand: it does not wait for its turn
         env=recorder.environ,
         capture_output=True,
         check=False,
@@ -594,7 +597,7 @@ def test_an_idle_process_with_an_open_session_waits_and_one_without_ends(tmp_pat
         started.process.wait(1.5)
     started.close(session)
     assert started.process.wait(10) == 0
-    started.channel.close()
+    assert started.stop() == 0
 
 
 def test_sigterm_lets_a_call_in_flight_finish(recorder):
