@@ -43,7 +43,13 @@ class CallRequest:
 
     def key(self) -> str:
         """Return the key of the request; see `call_key`."""
-        return call_key(self.model, self.prompt, self.provider, self.temperature, self.max_tokens)
+        return self.digest().hex()
+
+    def digest(self) -> bytes:
+        """Return the 32 bytes of the key."""
+        return call_digest(
+            self.model, self.prompt, self.provider, self.temperature, self.max_tokens
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +67,16 @@ def call_key(
 
     Raises InvalidInput for a lone surrogate: it has no UTF-8 form, hence no key.
     """
+    return call_digest(model, prompt, provider, temperature_text, max_tokens_text).hex()
+
+
+def call_digest(
+    model: str, prompt: str, provider: str, temperature_text: str, max_tokens_text: str
+) -> bytes:
+    """Return the key as 32 bytes; see `call_key`."""
     text = f"{model}\0{prompt}\0{provider}\0{temperature_text}\0{max_tokens_text}"
     try:
-        return sha256(text.encode()).hexdigest()
+        return sha256(text.encode()).digest()
     except UnicodeEncodeError:
         _refuse_lone_surrogate(
             model=model,

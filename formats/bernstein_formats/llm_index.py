@@ -66,7 +66,7 @@ def tag(text: str) -> int:
     return int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]) or 1
 
 
-def key_halves(key: str) -> tuple[int, int]:
+def _key_halves(key: str) -> tuple[int, int]:
     """Return the first 16 bytes of a key as two numbers; a key that is no hash is hashed first."""
     try:
         raw = bytes.fromhex(key[:32])
@@ -138,7 +138,7 @@ class _Building:
         slots = bytearray(count * _SLOT.size)
         taken = bytearray(count)
         for key, first in self._first.items():
-            half, slot = key_halves(key)
+            half, slot = _key_halves(key)
             slot &= count - 1
             steps = 0
             while taken[slot]:
@@ -187,9 +187,9 @@ class CallIndex:
         fields = _RECORD.unpack_from(self._buffer, _HEADER.size + number * _RECORD.size)
         return tuple.__new__(Record, fields)  # Record(*fields), in half the time
 
-    def find(self, key: str) -> list[Record]:
-        """Return the records of a key in recorded order."""
-        wanted, slot = key_halves(key)
+    def find(self, digest: bytes) -> list[Record]:
+        """Return the records of a key, given as 32 bytes, in recorded order."""
+        wanted, slot = _HALVES.unpack_from(digest)
         for step in range(_MAX_STEPS + 1):
             at = self._slots_at + (slot + step & self._mask) * _SLOT.size
             found, first = _SLOT.unpack_from(self._buffer, at)

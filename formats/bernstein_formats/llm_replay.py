@@ -62,7 +62,7 @@ class Replay:
         self.strict_violations = 0
         self._index = index
         self._read = read
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[bytes, _Queue] = {}
         self._served = bytearray(index.record_count)
         self._last_served = 0
 
@@ -78,14 +78,14 @@ class Replay:
 
     def look_up(self, request: CallRequest, lane: str = "") -> Answer | Miss:
         """Return the next answer for the request and use it up, or say why there is none."""
-        key = request.key()
-        queue = self._queues.get(key) or _Queue(self._index.find(key))
+        digest = request.digest()
+        queue = self._queues.get(digest) or _Queue(self._index.find(digest))
         parameters_tag = tag(parameters_digest(request.parameters)) if queue.has_digests else 0
         record = queue.take(tag(lane) if lane else 0, parameters_tag)
-        self._queues[key] = queue if queue.waiting else _NONE_WAITING
+        self._queues[digest] = queue if queue.waiting else _NONE_WAITING
         if record is None:
-            return self._miss(key, request, lane)
-        response = self._response(record, key)
+            return self._miss(digest, request, lane)
+        response = self._response(record, digest.hex())
         self.hits += 1
         self._served[record.number] = 1
         self._last_served = record.number
@@ -113,15 +113,15 @@ class Replay:
     def _call(self, record: Record) -> RecordedCall:
         return recorded_call(self._row(record), record.line)
 
-    def _miss(self, key: str, request: CallRequest, lane: str) -> Miss:
+    def _miss(self, digest: bytes, request: CallRequest, lane: str) -> Miss:
         if self.strict:
             self.strict_violations += 1
         else:
             self.misses += 1
-        records = self._index.find(key)
+        records = self._index.find(digest)
         if not records:
-            return explain_unknown(key, request, self._calls_around_the_last_served())
-        return self._explain_known(key, request, lane, records)
+            return explain_unknown(digest.hex(), request, self._calls_around_the_last_served())
+        return self._explain_known(digest.hex(), request, lane, records)
 
     def _explain_known(
         self, key: str, request: CallRequest, lane: str, records: list[Record]

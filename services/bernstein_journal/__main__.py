@@ -28,7 +28,7 @@ def run(started: Started) -> None:
         return resident_signer(places, Supervisor(places, started.environ), started.token)
 
     sealer = Sealer(store, origin, signer)
-    writer = Writer(store, clock)
+    writer, verbatim = Writer(store, clock), VerbatimLogs(store)
     service = JournalService(
         places=places,
         store=store,
@@ -37,7 +37,7 @@ def run(started: Started) -> None:
         verifier=Verifier(store, places.sdd_dir, places.secrets_dir / "seal-key.pub.pem"),
         sealer=sealer,
         receipts=ReceiptMaker(store, places.state_dir, origin, sealer),
-        verbatim=VerbatimLogs(store),
+        verbatim=verbatim,
         resident_signer=signer,
     )
 
@@ -49,6 +49,7 @@ def run(started: Started) -> None:
         serve(started.listener(), register)
     finally:
         writer.stop()
+        verbatim.close()
 
 
 def main() -> None:

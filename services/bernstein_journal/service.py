@@ -97,7 +97,7 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
             raise InvalidInput("say which file the rows belong to: kind is not set", field="kind")
         paths.check_run_id(request.run_id)
         name = PARTS[request.kind](request.run_id)
-        size = self._verbatim.append(name, request.start_offset, request.data)
+        size = self._verbatim.append(request.run_id, name, request.start_offset, request.data)
         return journal_pb2.AppendRowsResponse(size_bytes=size)
 
     def FinishRun(

@@ -85,9 +85,9 @@ class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
         self, request: pb.AppendCallsRequest, context: grpc.ServicerContext
     ) -> pb.AppendCallsResponse:
         check_run_id(request.run_id)
-        if not request.data or len(request.data) > limits.BATCH_BYTES_MAX:
+        if not request.data or len(request.data) > limits.PIECE_BYTES_MAX:
             raise LimitExceeded(
-                f"{len(request.data)} bytes of calls: send 1 to {limits.BATCH_BYTES_MAX} at a time",
+                f"{len(request.data)} bytes of calls: send 1 to {limits.PIECE_BYTES_MAX} at a time",
                 field="data",
             )
         return pb.AppendCallsResponse(

@@ -1,22 +1,19 @@
 """An environment of its own for the peer, and one long-lived process that runs it."""
 
-import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PEER_VERSION = "3.23.0"
-FOLDER = Path(__file__).parents[2] / ".peer"
 DRIVER = Path(__file__).with_name("peer_driver.py")
-FINDER = Path(__file__).with_name("find_python.py")
+ENVIRONMENT = Path(__file__).with_name("peer_environment.py")
+NO_INTERPRETER = 1  # what it exits with
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +66,14 @@ class Peer:
 @pytest.fixture(scope="session")
 def peer_folder() -> Path:
     """The peer's environment, kept between runs and shared by all workers."""
-    FOLDER.mkdir(exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        marker = FOLDER / "installed"
-        if not (marker.exists() and marker.read_text() == PEER_VERSION):
-            install(usable_python())
-            marker.write_text(PEER_VERSION)
-    return FOLDER / "venv"
+    found = subprocess.run(
+        [sys.executable, str(ENVIRONMENT)], capture_output=True, text=True, check=False
+    )
+    if found.returncode == NO_INTERPRETER and os.environ.get("CI") != "true":
+        pytest.skip(found.stderr.strip())
+    if found.returncode:
+        pytest.fail(found.stderr)
+    return Path(found.stdout.strip())
 
 
 @pytest.fixture(scope="session")
@@ -86,28 +83,3 @@ def peer(peer_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield driven
     finally:
         driven.close()
-
-
-def install(python: str) -> None:
-    target = FOLDER / "venv"
-    shutil.rmtree(target, ignore_errors=True)
-    checked([python, "-m", "venv", str(target)])
-    checked([str(target / "bin" / "python"), "-m", "pip", "install", f"bernstein=={PEER_VERSION}"])
-
-
-def checked(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.fail(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-
-
-def usable_python() -> str:
-    """An interpreter that can run the peer, found by running candidates."""
-    found = subprocess.run(
-        [sys.executable, str(FINDER)], capture_output=True, text=True, check=False
-    )
-    if found.returncode == 0:
-        return found.stdout.strip()
-    if os.environ.get("CI") == "true":
-        pytest.fail(found.stderr)
-    pytest.skip(found.stderr.strip())

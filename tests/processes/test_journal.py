@@ -200,9 +200,7 @@ def test_one_bad_event_does_not_fail_its_neighbours_in_a_message(services: Servi
         outcomes = list(pool.map(append, range(16)))
 
     assert outcomes == ["INVALID_INPUT" if n == 7 else "stored" for n in range(16)]
-    assert sorted(row["n"] for row in rows_of(services, run_id)) == [
-        n for n in range(16) if n != 7
-    ]
+    assert sorted(row["n"] for row in rows_of(services, run_id)) == [n for n in range(16) if n != 7]
 
 
 def test_limits_are_refusals_with_the_size_in_the_text(services: Services) -> None:

@@ -34,16 +34,16 @@ class Stored:
         self.data += data
         return len(self.data)
 
-    def target(self, *, is_sealed: bool = False) -> Target:
-        return Target(lambda: len(self.data), self.append, is_sealed=is_sealed)
+    def target(self, **facts: bool) -> Target:
+        return Target(lambda: len(self.data), self.append, **facts)
 
 
 def shipped(
-    path: Path, stored: Stored, before: Shipped | None = None, *, is_sealed: bool = False
+    path: Path, stored: Stored, before: Shipped | None = None, **target: bool
 ) -> Shipped:
     with Source(path.parent.resolve()).open(path.name) as file:
         assert file is not None
-        return ship(file, stored.target(is_sealed=is_sealed), "r1", before)
+        return ship(file, stored.target(**target), "r1", before)
 
 
 @pytest.fixture
@@ -138,11 +138,21 @@ def test_a_sealed_run_takes_no_more_rows_but_the_same_ones(path: Path) -> None:
 
 
 def test_a_row_that_is_too_long_is_named_and_the_rows_before_it_are_taken(path: Path) -> None:
-    path.write_bytes(b"one\n" + b"x" * limits.BATCH_BYTES_MAX + b"\nthree\n")
+    path.write_bytes(b"one\n" + b"x" * limits.PIECE_BYTES_MAX + b"\nthree\n")
     stored = Stored()
     with pytest.raises(LimitExceeded, match=r"line 2 \(byte 4\)"):
         shipped(path, stored)
     assert stored.data == b"one\n"
+
+
+def test_a_row_that_is_too_long_for_a_piece_goes_in_several_where_that_is_taken(
+    path: Path,
+) -> None:
+    content = b"one\n" + b"x" * (2 * limits.PIECE_BYTES_MAX + 5) + b"\nthree\n"
+    path.write_bytes(content)
+    stored = Stored()
+    assert shipped(path, stored, takes_split_lines=True).rows == 3
+    assert stored.data == content
 
 
 def test_a_long_file_is_sent_in_pieces_of_whole_lines(path: Path) -> None:

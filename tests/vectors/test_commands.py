@@ -295,6 +295,23 @@ def verbs_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     stop(folder / ".sdd")
 
 
+@pytest.mark.parametrize("mode", [["--verify"], ["--re-derive"], ["--from-step", "2"], []])
+@pytest.mark.parametrize("run", sorted(path.parent.name for path in VERBS.rglob("journal.jsonl")))
+def test_offline_and_the_services_say_the_same(
+    run: str, mode: list[str], verbs_project: Path, bernstein: Bernstein
+) -> None:
+    line = ["replay", run, *mode, "--as-json"]
+    by_services = bernstein(line, verbs_project)
+    by_itself = bernstein([*line, "--offline"], verbs_project)
+    assert by_services.exit == by_itself.exit
+    assert by_services.stderr == by_itself.stderr
+    # Only the journal writes a report.
+    left_out = "report_path"
+    assert {name: value for name, value in by_services.document.items() if name != left_out} == {
+        name: value for name, value in by_itself.document.items() if name != left_out
+    }
+
+
 def test_the_cases_that_wait_for_part_2_are_those_of_two_verbs() -> None:
     assert len(VERB_CASES) == 19
 

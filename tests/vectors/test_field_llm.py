@@ -186,8 +186,8 @@ class _KeyedRequest(CallRequest):
 
     wanted = ""
 
-    def key(self) -> str:
-        return self.wanted
+    def digest(self) -> bytes:
+        return bytes.fromhex(self.wanted)
 
 
 def test_f11_half_an_emoji_in_a_prompt_is_refused_with_its_place():

@@ -212,7 +212,9 @@ class AppendRowsRequest(_message.Message):
     kind: Global___RowKind.ValueType
     """Which of the run's files."""
     data: _builtins.bytes
-    """The stored bytes that follow, line feeds included, at most 1 MiB."""
+    """The stored bytes that follow, line feeds included, at most 3 MiB; a row may be split. Empty
+    bytes at offset 0 change nothing and answer the size.
+    """
     start_offset: _builtins.int
     """Size of the file before these bytes. Another size fails with HEAD_MOVED, unless the bytes
     are there already.

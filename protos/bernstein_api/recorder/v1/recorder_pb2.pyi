@@ -429,7 +429,7 @@ class AppendCallsRequest(_message.Message):
     run_id: _builtins.str
     """The run."""
     data: _builtins.bytes
-    """The stored bytes that follow, line feeds included, at most 1 MiB."""
+    """The stored bytes that follow, line feeds included, at most 3 MiB."""
     start_offset: _builtins.int
     """Size of the file before these bytes. Another size fails with HEAD_MOVED, unless the bytes
     are there already.

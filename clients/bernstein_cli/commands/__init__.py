@@ -1,0 +1,1 @@
+"""One module a command, loaded when it is asked for."""

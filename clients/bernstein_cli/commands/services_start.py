@@ -1,0 +1,83 @@
+"""`bernstein services start`, `stop` and `init`."""
+
+import time
+from pathlib import Path
+
+import click
+
+from bernstein_cli.output import document, remark, say
+from bernstein_cli.services_options import (
+    SERVICES,
+    json_option,
+    places_of,
+    require_folder,
+    sdd_dir_option,
+    supervisor_of,
+)
+from bernstein_formats.errors import StoreFailed, Unavailable
+
+_STOP_SECONDS = 20.0
+_SEAL_KEY_FILE = "seal-key.pub.pem"
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[SERVICE]...", type=click.Choice(SERVICES))
+@sdd_dir_option
+@json_option
+def start(names: tuple[str, ...], sdd_dir: Path, as_json: bool) -> int:
+    """Start services (all of them, unless some are named)."""
+    require_folder(sdd_dir)
+    supervisor = supervisor_of(sdd_dir)
+    started = list(names or SERVICES)
+    for name in started:
+        supervisor.ensure(name)
+        if not as_json:
+            say(f"{name} runs")
+    if as_json:
+        document({"running": started})
+    return 0
+
+
+@click.command()
+@sdd_dir_option
+@json_option
+def stop(sdd_dir: Path, as_json: bool) -> int:
+    """Stop all services; each first finishes what it acknowledged."""
+    supervisor = supervisor_of(sdd_dir)
+    was_running = supervisor.ask({"do": "stop"}) is not None
+    give_up = time.monotonic() + _STOP_SECONDS
+    while was_running and supervisor.ask({"do": "status"}) is not None:
+        if time.monotonic() > give_up:
+            log = supervisor.places.log("supervisor")
+            raise Unavailable(f"the services did not end in {_STOP_SECONDS:.0f} s; see {log}")
+        time.sleep(0.02)
+    if as_json:
+        document({"stopped": was_running})
+    else:
+        say("The services have ended." if was_running else "No services were running.")
+    return 0
+
+
+@click.command()
+@sdd_dir_option
+@json_option
+def init(sdd_dir: Path, as_json: bool) -> int:
+    """Make the state folder, and the key that seals this project's runs.
+
+    The private key stays with the signer. Its public half is what seals are checked with.
+    """
+    try:
+        sdd_dir.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreFailed(
+            f"{sdd_dir} cannot be made: {error.strerror}; make its folder writable", path=sdd_dir
+        ) from error
+    supervisor_of(sdd_dir).ensure("signer")
+    public_key = places_of(sdd_dir).secrets_dir / _SEAL_KEY_FILE
+    if as_json:
+        document({"sdd_dir": str(sdd_dir), "seal_public_key": str(public_key)})
+        return 0
+    say(f"state folder       {sdd_dir}")
+    say(f"seals' public key  {public_key}")
+    remark("a key for receipts is your own choice: `bernstein keys new FILE` makes one")
+    return 0

@@ -1,0 +1,125 @@
+"""`bernstein verify run RUN`: have the journal build a run's receipt, and a signer sign it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from bernstein_cli.completion import complete_runs
+from bernstein_cli.once_signer import once_signer
+from bernstein_cli.output import Printed, document, remark, say
+from bernstein_cli.progress import Progress
+from bernstein_cli.receipt_output import COSE_NAME, Write, check_output, write_receipt
+from bernstein_cli.signing_key import SigningKey, choose_key, require_resident_key
+from bernstein_client.connection import Services
+from bernstein_client.journal import BuiltReceipt, OnceSigner
+from bernstein_formats import paths
+from bernstein_formats.errors import RunNotFound
+
+
+@click.command(name="run")
+@click.argument("run_id", shell_complete=complete_runs)
+@click.option(
+    "-w",
+    "--workdir",
+    default=".",
+    show_default=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The project folder; its .sdd holds the run.",
+)
+@click.option("--signing-key-path", metavar="FILE", help="The Ed25519 key: PEM, or 32 raw bytes.")
+@click.option("--signing-env-var", metavar="NAME", help="The variable that holds the key.")
+@click.option("--signing-key-id", default="", metavar="KID", help="The key's name in the receipt.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the receipt goes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def verify_run(
+    *,
+    run_id: str,
+    workdir: Path,
+    signing_key_path: str | None,
+    signing_env_var: str | None,
+    signing_key_id: str,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Build and sign the receipt of RUN_ID: one file that an auditor can verify offline.
+
+    The key is read by a signer process of its own, never by this command. Nothing is written when
+    anything is wrong. Exit codes: 0 written, 1 refused, 2 wrong usage or no key.
+    """
+    sdd_dir = workdir / ".sdd"
+    key = choose_key(signing_key_path, signing_env_var, signing_key_id, os.environ)
+    if output is not None:
+        check_output(output)
+    with _services(sdd_dir, run_id) as services, _signer(key, services) as signer:
+        built = _build(services, run_id, signer, output)
+    receipt = output or Path(built.receipt_path)
+    if as_json:
+        document(built_document(built, receipt))
+    else:
+        for line in built_lines(built, receipt):
+            say(line)
+        remark(f"verify it with `bernstein verify receipt {receipt}`")
+    return 0
+
+
+@contextmanager
+def _services(sdd_dir: Path, run_id: str) -> Iterator[Services]:
+    if not sdd_dir.is_dir():
+        where = Path(os.path.realpath(sdd_dir)) / paths.journal_path(run_id)
+        raise RunNotFound(f"there is no journal of run {run_id}: {where}", run_id=run_id)
+    with Services(sdd_dir) as services:
+        yield services
+
+
+@contextmanager
+def _signer(key: SigningKey, services: Services) -> Iterator[OnceSigner | None]:
+    """The signer of this receipt; None is the project's own."""
+    if key.is_resident:
+        require_resident_key(services.places, os.environ)
+        yield None
+        return
+    with once_signer(key, services.places, os.environ) as signer:
+        yield signer
+
+
+def _build(
+    services: Services, run_id: str, signer: OnceSigner | None, output: Path | None
+) -> BuiltReceipt:
+    with Progress("building the receipt") as progress:
+        if output is None:
+            return services.journal.build_receipt(run_id, signer, progress=progress)
+
+        def build(write: Write) -> BuiltReceipt:
+            return services.journal.build_receipt(run_id, signer, write, progress)
+
+        return write_receipt(output, build)
+
+
+def built_document(built: BuiltReceipt, receipt: Path) -> dict[str, Printed]:
+    """The JSON."""
+    return {
+        "run_id": built.run_id,
+        "journal_head": built.journal_head,
+        "journal_events": built.row_count,
+        "spine_head": built.spine_head or None,
+        "spine_entries": built.spine_entry_count,
+        "receipt_sha256": built.receipt_sha256_hex,
+        "key_id": built.key_id,
+        "receipt_path": str(receipt),
+        "cose_path": str(receipt.with_name(COSE_NAME)),
+        "size_bytes": built.size_bytes,
+    }
+
+
+def built_lines(built: BuiltReceipt, receipt: Path) -> Iterator[str]:
+    """The lines for people."""
+    yield f"receipt of run {built.run_id}"
+    yield f"journal head  {built.journal_head}  ({built.row_count} rows)"
+    yield f"spine head    {built.spine_head or '-'}  ({built.spine_entry_count} entries)"
+    yield f"key           {built.key_id}"
+    yield f"SHA-256       {built.receipt_sha256_hex}"
+    yield f"written to    {receipt}"
+    yield f"and           {receipt.with_name(COSE_NAME)}"

@@ -1,0 +1,31 @@
+"""What a shell completes where a run is asked for: names of folders, read without a service."""
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from bernstein_cli.local_run import LATEST, run_ids
+
+
+def complete_runs(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Run ids, newest-looking first, and `latest`."""
+    names = [LATEST, *reversed(run_ids(sdd_dir_of(ctx)))]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def complete_replay(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The same, and the verbs of `replay`."""
+    verbs = [CompletionItem(verb) for verb in ("list", "diff") if verb.startswith(incomplete)]
+    return [*verbs, *complete_runs(ctx, param, incomplete)]
+
+
+def sdd_dir_of(ctx: click.Context) -> Path:
+    """The state folder that the options typed so far name."""
+    if "workdir" in ctx.params:
+        return Path(ctx.params["workdir"] or ".") / ".sdd"
+    return Path(ctx.params.get("sdd_dir") or ".sdd")

@@ -1,0 +1,273 @@
+"""Runs read straight from their files, read-only and without services (`--offline`, `--file`).
+
+The functions of `bernstein_formats` that the services call are called here, so that both say the
+same.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from bernstein_client.journal import Finding, Progress, RunDifference, RunInfo, Verification
+from bernstein_client.rederiver import Rederived
+from bernstein_formats import paths
+from bernstein_formats.canonical import JsonValue, parse_json
+from bernstein_formats.errors import (
+    BernsteinError,
+    InvalidInput,
+    KeyUnusable,
+    RunNotFound,
+    SealMalformed,
+    SignatureWrong,
+    StoreFailed,
+)
+from bernstein_formats.journal_diff import diff_journals
+from bernstein_formats.journal_reader import LineBlocks, accepted_rows, is_blank
+from bernstein_formats.journal_verdict import JournalSeal
+from bernstein_formats.journal_verify import rebuild_state, verify_journal
+from bernstein_formats.provider_state import ProviderState
+from bernstein_formats.public_key import PublicKey, parse_public_pem
+from bernstein_formats.rederivation import rederive
+from bernstein_formats.seal import Seal, check_seal, parse_seal
+from bernstein_runtime.places import places_for
+
+LATEST: Final = "latest"
+# Journals that are no orchestrator's run; `latest` never means one of them.
+_OTHER_JOURNALS: Final = re.compile(r"(task|webhook|sched-fire|a2a|admin)-")
+_CHUNK_BYTES: Final = 1024 * 1024
+_SEAL_KEY_FILE: Final = "seal-key.pub.pem"
+
+
+class LocalRuns:
+    """The runs below a state folder."""
+
+    def __init__(self, sdd_dir: Path) -> None:
+        self._sdd_dir = Path(os.path.realpath(sdd_dir))
+
+    def list_runs(self) -> Iterator[RunInfo]:
+        """All runs, newest first."""
+        return (self.get_run(run_id) for run_id in self._newest_first())
+
+    def get_run(self, run_id: str) -> RunInfo:
+        run_id, journal = self.locate(run_id)
+        return RunInfo(
+            run_id=run_id,
+            row_count=sum(1 for line in _lines(journal) if not is_blank(line)),
+            size_bytes=journal.stat().st_size,
+            metadata=_object_in(journal.with_name("metadata.json")),
+            replay=_object_in(journal.with_name("replay.json")),
+            seal_json=_read_small(journal.with_name("seal.json")) or b"",
+            journal_path=str(journal),
+            damage="",
+        )
+
+    def read_journal(self, run_id: str) -> Iterator[bytes]:
+        return _chunks(self.locate(run_id)[1])
+
+    def verify_run(self, run_id: str, progress: Progress) -> Verification:
+        """Verify without writing a report."""
+        run_id, journal = self.locate(run_id)
+        seal, seal_errors, notes = self._seal(run_id, journal)
+        provider = ProviderState()
+        found = verify_journal(
+            _counted(_chunks(journal), journal.stat().st_size, progress),
+            JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count) if seal else None,
+            watch=provider.feed,
+        )
+        return Verification(
+            run_id=run_id,
+            chain_consistent=found.chain_consistent,
+            coverage=found.coverage,
+            identity="mismatched" if seal_errors else str(found.identity),
+            row_count=found.count,
+            divergent_index=found.divergent_index,
+            divergent_line=found.divergent_line,
+            expected_hash=found.expected_hash or "",
+            actual_hash=found.actual_hash or "",
+            head_hash=found.head,
+            discarded_lines=found.discarded_line_indices,
+            discarded_count=found.discarded_count,
+            errors=(*found.errors, *seal_errors),
+            findings=tuple(
+                Finding(each.reason, each.index, each.member or "") for each in found.findings
+            ),
+            flagged_steps=tuple(provider.flagged_indices),
+            provider_errors=tuple(provider.errors),
+            notes=notes,
+            report_path="",
+            sealed_row_count=seal.entry.body.event_count if seal else 0,
+        )
+
+    def rebuild_state(self, run_id: str, from_step: int) -> tuple[str, Mapping[str, JsonValue]]:
+        run_id, journal = self.locate(run_id)
+        return run_id, asdict(rebuild_state(_chunks(journal), from_step))
+
+    def diff_runs(self, run_id_a: str, run_id_b: str) -> RunDifference:
+        found = diff_journals(
+            _chunks(self._log_to_compare(run_id_a)), _chunks(self._log_to_compare(run_id_b))
+        )
+        return RunDifference(
+            diverged=found.diverged,
+            index=found.index,
+            reason=found.reason,
+            reason_code=found.reason_code,
+            mutation_kind=found.mutation_kind,
+            a_event=found.a_event,
+            b_event=found.b_event,
+            note="; ".join(found.notes),
+        )
+
+    def rederive_run(self, run_id: str, progress: Callable[[int], None]) -> Rederived:
+        run_id, journal = self.locate(run_id)
+        chunks = _counted(_chunks(journal), 0, lambda done, _: progress(done))
+        found = rederive(chunks, run_id)
+        return Rederived(
+            ok=found.ok,
+            run_id=found.run_id,
+            recorded_head=found.recorded_head,
+            derived_head=found.derived_head,
+            step_count=found.step_count,
+            step_index=found.step_index,
+            reason=found.reason,
+            reason_code=found.reason_code,
+            rule=found.rule,
+            notes=tuple(f"row {note.index}: stored {note.member} differs" for note in found.notes),
+        )
+
+    def locate(self, run_id: str) -> tuple[str, Path]:
+        """The run that is meant and its journal's file."""
+        if run_id == LATEST and not self._file(LATEST).is_file():
+            runs = [each for each in self._newest_first() if not _OTHER_JOURNALS.match(each)]
+            if not runs:
+                raise RunNotFound("there is no run yet; record one with `bernstein run PLAN`")
+            run_id = runs[0]
+        journal = self._file(run_id)
+        if not journal.is_file():
+            raise RunNotFound(
+                f"there is no journal of run {run_id}; see `bernstein replay list`", run_id=run_id
+            )
+        return run_id, journal
+
+    def _file(self, run_id: str) -> Path:
+        """A run's journal; InvalidInput for a link that leads out of the runs' folder."""
+        path = self._sdd_dir / paths.journal_path(run_id)
+        runs = os.path.realpath(self._sdd_dir / paths.RUNS_FOLDER)
+        if os.path.commonpath([os.path.realpath(path), runs]) != runs:
+            raise InvalidInput(f"run {run_id} is a link out of {runs}", run_id=run_id)
+        return path
+
+    def _log_to_compare(self, run_id: str) -> Path:
+        """The gateway's fixtures where a run has them, as in the peer; else its journal."""
+        fixtures = self._sdd_dir / paths.events_path(run_id)
+        return fixtures if fixtures.is_file() else self.locate(run_id)[1]
+
+    def _newest_first(self) -> list[str]:
+        starts: dict[str, float] = {}
+        for run_id in run_ids(self._sdd_dir):
+            try:
+                journal = self._file(run_id)
+            except InvalidInput:
+                continue  # not a run: its name or its link says so
+            if journal.is_file():
+                starts[run_id] = _start_of(journal)
+        return sorted(starts, key=lambda run_id: (starts[run_id], run_id), reverse=True)
+
+    def _seal(
+        self, run_id: str, journal: Path
+    ) -> tuple[Seal | None, tuple[str, ...], tuple[str, ...]]:
+        """The run's seal, what is wrong with it, and what to know about its key."""
+        data = _read_small(journal.with_name("seal.json"))
+        if data is None:
+            return None, (), ()
+        try:
+            seal = parse_seal(data)
+            pinned = self._pinned_key()
+            check_seal(seal, pinned)
+        except (SealMalformed, SignatureWrong, KeyUnusable) as error:
+            return None, (error.message,), ()
+        if seal.entry.body.run_id != run_id:
+            return None, (f"the seal is one of run {seal.entry.body.run_id}",), ()
+        note = "the seal was checked with the key it carries; none is pinned here"
+        return seal, (), () if pinned else (note,)
+
+    def _pinned_key(self) -> PublicKey | None:
+        path = places_for(self._sdd_dir, os.environ).secrets_dir / _SEAL_KEY_FILE
+        pem = _read_small(path)
+        return None if pem is None else parse_public_pem(pem)
+
+
+class OneFile(LocalRuns):
+    """A copied journal, or the folder of a copied run; it is the run, whatever it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path = path / "journal.jsonl" if path.is_dir() else path
+
+    def locate(self, run_id: str) -> tuple[str, Path]:
+        if not self._path.is_file():
+            raise RunNotFound(f"{self._path} is not there; check --file", path=self._path)
+        return self._path.absolute().parent.name if run_id == LATEST else run_id, self._path
+
+    def _pinned_key(self) -> PublicKey | None:
+        return None
+
+
+def run_ids(sdd_dir: Path) -> list[str]:
+    """Names of the folders that may be runs; nothing is opened."""
+    try:
+        with os.scandir(sdd_dir / paths.RUNS_FOLDER) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return []
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        raise StoreFailed(f"cannot read {path}: {error.strerror}", path=path) from error
+
+
+def _counted(chunks: Iterable[bytes], total: int, progress: Progress) -> Iterator[bytes]:
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        progress(done, total)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    return (line for block in LineBlocks(_chunks(path)) for line in block)
+
+
+def _read_small(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreFailed(f"cannot read {path}: {error.strerror}", path=path) from error
+
+
+def _object_in(path: Path) -> Mapping[str, JsonValue] | None:
+    """A small file's object; None for anything else that may stand there."""
+    try:
+        value = parse_json(_read_small(path) or b"null")
+    except BernsteinError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _start_of(journal: Path) -> float:
+    """Unix time of the recorded start: the metadata's, else the first row's, else 0."""
+    first = next((row for _, row in accepted_rows(_chunks(journal))), {})
+    metadata = _object_in(journal.with_name("metadata.json")) or {}
+    for start in (metadata.get("started_at"), first.get("ts")):
+        if isinstance(start, int | float) and not isinstance(start, bool):
+            return float(start)
+    return 0.0

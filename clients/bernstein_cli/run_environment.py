@@ -1,0 +1,49 @@
+"""The peer's environment variables that a run obeys; nobody below the command reads them."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bernstein_client.recorder import Provider
+
+TRUE_WORDS: Final = frozenset({"1", "true", "yes", "on"})
+# Provider name → variables of its address and its key; the recorder knows the public addresses.
+PROVIDERS: Final = {
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnvironment:
+    """What the environment says of a run: any `seed` text switches recording on."""
+
+    seed: str
+    replay_run_id: str
+    allow_live_miss: bool
+    run_id: str
+    config_path: Path | None
+    providers: tuple[Provider, ...]
+
+
+def read_run_environment(environ: Mapping[str, str] = os.environ) -> RunEnvironment:
+    """Read the variables; blank ones count as unset."""
+
+    def value(name: str) -> str:
+        return environ.get(name, "").strip()
+
+    config_path = value("BERNSTEIN_SEED_PATH")
+    return RunEnvironment(
+        seed=value("BERNSTEIN_DETERMINISTIC_SEED"),
+        replay_run_id=value("BERNSTEIN_REPLAY_RUN_ID"),
+        allow_live_miss=value("BERNSTEIN_REPLAY_ALLOW_LIVE_MISS").lower() in TRUE_WORDS,
+        run_id=value("BERNSTEIN_RUN_ID"),
+        config_path=Path(config_path) if config_path else None,
+        providers=tuple(
+            Provider(name, value(address), value(key))
+            for name, (address, key) in PROVIDERS.items()
+            if value(address) or value(key)
+        ),
+    )

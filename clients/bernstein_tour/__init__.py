@@ -1,0 +1,1 @@
+"""The guided tour: the main job from recording to an offline receipt, on a bundled model server."""
