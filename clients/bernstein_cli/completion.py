@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from bernstein_cli.local_run import LATEST, run_ids
+from bernstein_cli.local_run import run_ids
+from bernstein_formats.run_choice import LATEST
 
 
 def complete_runs(

@@ -5,14 +5,19 @@ same.
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from bernstein_client.journal import Finding, Progress, RunDifference, RunInfo, Verification
-from bernstein_client.rederiver import Rederived
+from bernstein_client.values import (
+    Finding,
+    Progress,
+    Rederived,
+    RunDifference,
+    RunInfo,
+    Verification,
+)
 from bernstein_formats import paths
 from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.errors import (
@@ -25,18 +30,16 @@ from bernstein_formats.errors import (
     StoreFailed,
 )
 from bernstein_formats.journal_diff import diff_journals
-from bernstein_formats.journal_reader import LineBlocks, accepted_rows, is_blank
+from bernstein_formats.journal_reader import LineBlocks, is_blank
 from bernstein_formats.journal_verdict import JournalSeal
 from bernstein_formats.journal_verify import rebuild_state, verify_journal
 from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.rederivation import rederive
+from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
 from bernstein_formats.seal import Seal, check_seal, parse_seal
 from bernstein_runtime.places import places_for
 
-LATEST: Final = "latest"
-# Journals that are no orchestrator's run; `latest` never means one of them.
-_OTHER_JOURNALS: Final = re.compile(r"(task|webhook|sched-fire|a2a|admin)-")
 _CHUNK_BYTES: Final = 1024 * 1024
 _SEAL_KEY_FILE: Final = "seal-key.pub.pem"
 
@@ -140,10 +143,10 @@ class LocalRuns:
     def locate(self, run_id: str) -> tuple[str, Path]:
         """The run that is meant and its journal's file."""
         if run_id == LATEST and not self._file(LATEST).is_file():
-            runs = [each for each in self._newest_first() if not _OTHER_JOURNALS.match(each)]
-            if not runs:
+            newest = latest(self._newest_first())
+            if newest is None:
                 raise RunNotFound("there is no run yet; record one with `bernstein run PLAN`")
-            run_id = runs[0]
+            run_id = newest
         journal = self._file(run_id)
         if not journal.is_file():
             raise RunNotFound(
@@ -173,7 +176,7 @@ class LocalRuns:
                 continue  # not a run: its name or its link says so
             if journal.is_file():
                 starts[run_id] = _start_of(journal)
-        return sorted(starts, key=lambda run_id: (starts[run_id], run_id), reverse=True)
+        return newest_first(starts)
 
     def _seal(
         self, run_id: str, journal: Path
@@ -264,10 +267,5 @@ def _object_in(path: Path) -> Mapping[str, JsonValue] | None:
 
 
 def _start_of(journal: Path) -> float:
-    """Unix time of the recorded start: the metadata's, else the first row's, else 0."""
-    first = next((row for _, row in accepted_rows(_chunks(journal))), {})
-    metadata = _object_in(journal.with_name("metadata.json")) or {}
-    for start in (metadata.get("started_at"), first.get("ts")):
-        if isinstance(start, int | float) and not isinstance(start, bool):
-            return float(start)
-    return 0.0
+    first = next((line for line in _lines(journal)), b"")
+    return recorded_start(_read_small(journal.with_name("metadata.json")) or b"", first)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from bernstein_cli.signing_key import SigningKey
-from bernstein_client.journal import OnceSigner
+from bernstein_client.values import OnceSigner
 from bernstein_formats.errors import BernsteinError, InvalidInput, KeyUnusable, Unavailable
 from bernstein_runtime.places import Places, make_state
 from bernstein_runtime.supervisor import scrubbed

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn, TypedDict
 
@@ -134,7 +133,7 @@ class _Tree(TypedDict):
 
 @cache
 def _tree() -> _Tree:
-    tree: _Tree = json.loads(files("bernstein_cli").joinpath("peer_commands.json").read_bytes())
+    tree: _Tree = json.loads(Path(__file__).with_name("peer_commands.json").read_bytes())
     return tree
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from bernstein_client.journal import BuiltReceipt
+from bernstein_client.values import BuiltReceipt
 from bernstein_formats.errors import Conflict, StoreFailed
 from bernstein_formats.run_receipt import RECEIPT_TYPE
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bernstein_cli.output import Printed
-from bernstein_client.rederiver import Rederived
+from bernstein_client.values import Rederived
 
 
 def rederivation_document(found: Rederived) -> dict[str, Printed]:

@@ -9,7 +9,6 @@ from typing import Final
 
 from bernstein_cli import exit_codes
 from bernstein_cli.events_table import Rows, event_lines
-from bernstein_cli.local_run import LATEST
 from bernstein_cli.output import (
     GREEN,
     RED,
@@ -32,7 +31,7 @@ from bernstein_cli.verification_view import (
     verification_document,
     verification_lines,
 )
-from bernstein_client.journal import RunDifference
+from bernstein_client.values import RunDifference
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, InvalidInput, RunNotFound
 from bernstein_formats.rederivation import (
@@ -41,6 +40,7 @@ from bernstein_formats.rederivation import (
     Rederivation,
     journal_not_found,
 )
+from bernstein_formats.run_choice import LATEST
 
 _RUN_ID_CHARACTERS_MAX: Final = 64
 

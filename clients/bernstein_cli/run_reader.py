@@ -7,8 +7,7 @@ from typing import Protocol
 
 from bernstein_cli.local_run import LocalRuns, OneFile
 from bernstein_client.connection import Services
-from bernstein_client.journal import Progress, RunDifference, RunInfo, Verification
-from bernstein_client.rederiver import Rederived
+from bernstein_client.values import Progress, Rederived, RunDifference, RunInfo, Verification
 from bernstein_formats.canonical import JsonValue
 
 

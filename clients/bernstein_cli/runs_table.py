@@ -7,7 +7,7 @@ from typing import Final
 
 from bernstein_cli.output import Printed
 from bernstein_cli.table import table_lines
-from bernstein_client.journal import RunInfo
+from bernstein_client.values import RunInfo
 from bernstein_formats.canonical import JsonValue
 
 _COLUMNS: Final = ("Run ID", "Started", "Branch", "SHA", "Events", "Size")

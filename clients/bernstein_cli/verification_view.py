@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from bernstein_cli.output import Printed
-from bernstein_client.journal import Verification
+from bernstein_client.values import Verification
 from bernstein_formats.journal_verdict import UNAUTHENTICATED_FIELDS
 
 Document: TypeAlias = dict[str, Printed]

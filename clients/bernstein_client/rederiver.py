@@ -1,29 +1,13 @@
 """The rederiver, as programs see it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bernstein_api.rederiver.v1 import rederiver_pb2, rederiver_pb2_grpc
+from bernstein_client.values import Rederived
 
 if TYPE_CHECKING:
     from bernstein_client.connection import Connection
-
-
-@dataclass(frozen=True, slots=True)
-class Rederived:
-    """Whether the scheduler's rules give the recorded head."""
-
-    ok: bool
-    run_id: str
-    recorded_head: str
-    derived_head: str
-    step_count: int
-    step_index: int | None
-    reason: str
-    reason_code: str
-    rule: str
-    notes: tuple[str, ...]
 
 
 class RederiverClient:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from bernstein_client.journal import RunInfo
+from bernstein_client.values import RunInfo
 from bernstein_formats import paths
 from bernstein_formats.errors import (
     BernsteinError,

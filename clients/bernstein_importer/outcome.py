@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from bernstein_client.journal import RunInfo
 from bernstein_client.recorder import Recording
+from bernstein_client.values import RunInfo
 from bernstein_formats import paths
 
 

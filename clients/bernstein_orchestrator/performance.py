@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bernstein_client.journal import FinishedRun
 from bernstein_client.recorder import Account, Recording
+from bernstein_client.values import FinishedRun
 from bernstein_formats.errors import BernsteinError
 from bernstein_formats.journal_reader import load_events_strictly
 from bernstein_orchestrator.activation import Prepared

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from bernstein_client.appender import AppendResult
-from bernstein_client.journal import FinishedRun
 from bernstein_client.recorder import Account, Answer, Provider, Recording, Session
+from bernstein_client.values import FinishedRun
 from bernstein_formats.canonical import JsonValue
 
 

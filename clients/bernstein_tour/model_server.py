@@ -5,6 +5,7 @@ bernstein_tour.model_server --port 0` prints its base URL and serves until inter
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import threading
@@ -151,7 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # a client may leave before its answer
+            self.wfile.write(body)
 
 
 def _completion(model: str, text: str) -> dict[str, Any]:

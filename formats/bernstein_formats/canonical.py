@@ -77,25 +77,21 @@ def parse_json_unique(data: bytes | str) -> JsonValue:
     """Do the same and refuse an object that names a member twice."""
     value = parse(data)
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    if members_are_unique(text, json_rules.count_members((value,))):
+    if members_are_unique(text, py_json_bytes(value)):
         return value
     return json_rules.parse(data, _unique_members)
 
 
-def members_are_unique(text: bytes, members: int) -> bool:
-    """Tell cheaply that no object of this JSON text names a member twice; False is a doubt.
+def members_are_unique(text: bytes, canonical: bytes, removed: int = 0) -> bool:
+    """Tell cheaply that no object of a JSON text names a member twice; False is a doubt.
 
-    `members` is how many the parsed value has. Each one written has a colon, after a quote or a
-    space; so as many such colons as members leave no room for a second of the same name. A quote
-    after a backslash ends no name, unless the backslash is itself escaped.
+    `canonical` is the parsed value, written in either profile, without `removed` members whose
+    values have no colon. Both texts have a colon a member, and as many within strings unless one is
+    written as an escape; a member that the parser dropped would be one more in `text`.
     """
-    if text.count(b":") == members:
-        return True
-    if text.find(b'\\\\":') >= 0:
+    if text.count(b":") - canonical.count(b":") != removed:
         return False
-    spaces = b" :", b"\t:", b"\n:", b"\r:"
-    after_quote = text.count(b'":') - text.count(b'\\":')
-    return after_quote + sum(map(text.count, spaces)) == members
+    return text.find(b"\\") < 0 or text.find(b"\\u003") < 0
 
 
 def _unique_members(pairs: list[tuple[str, JsonValue]]) -> JsonValue:
@@ -115,16 +111,15 @@ def canonical_bytes(value: JsonValue, profile: Profile) -> bytes:
 def canonical_text(data: bytes | str, profile: Profile) -> bytes:
     """Write a JSON text; cheaper than parsing and writing apart."""
     value = parse_loosely(data)
-    if judge(profile)(value.values() if type(value) is dict else (value,)) < 0:
+    if not judge(profile)(value.values() if type(value) is dict else (value,)):
         return canonical_bytes(parse(data), profile)
     return judged_bytes(profile)(value)
 
 
-def judge(profile: Profile) -> Callable[[Iterable[JsonValue]], int]:
-    """Give the function that counts the members of all objects in some loosely parsed values.
+def judge(profile: Profile) -> Callable[[Iterable[JsonValue]], bool]:
+    """Give the function that judges loosely parsed values: True lets `judged_bytes` write them.
 
-    It answers a negative number when one of them must be parsed again, exactly, and written by
-    `canonical_bytes`; otherwise `judged_bytes` may write them.
+    Otherwise they must be parsed again, exactly, and written by `canonical_bytes`.
     """
     return judge_jcs if profile is _JCS else judge_py_json
 

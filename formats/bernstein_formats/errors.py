@@ -14,7 +14,9 @@
     │   ├── ForeignWriter         FOREIGN_WRITER       the file changed under us
     │   ├── RecordingChanged      RECORDING_CHANGED    the recording differs from its journal row
     │   ├── SessionLost           SESSION_LOST         a replay cannot be continued
-    │   └── ReplayMissError       REPLAY_MISS
+    │   ├── ReplayMissError       REPLAY_MISS
+    │   ├── ReplayDivergenceError        REPLAY_DIVERGENCE
+    │   └── ReplayKeySchemeMismatchError  KEY_SCHEME_MISMATCH
     ├── Broken                    BROKEN               the evidence itself is wrong
     │   ├── ChainBroken           CHAIN_BROKEN
     │   ├── RowMalformed          ROW_MALFORMED
@@ -107,6 +109,14 @@ class SessionLost(Conflict):
 
 class ReplayMissError(Conflict):
     reason = "REPLAY_MISS"
+
+
+class ReplayDivergenceError(Conflict):
+    reason = "REPLAY_DIVERGENCE"
+
+
+class ReplayKeySchemeMismatchError(Conflict):
+    reason = "KEY_SCHEME_MISMATCH"
 
 
 class Broken(BernsteinError):

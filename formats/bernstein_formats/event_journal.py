@@ -100,7 +100,7 @@ def _parsed(
     members = parse_loosely(payload)
     if not isinstance(members, dict):
         raise InvalidInput("a payload must be a JSON object; put the value into a member of one")
-    if judge(profile)(members.values()) < 0:
+    if not judge(profile)(members.values()):
         exact = parse_json(payload)
         assert isinstance(exact, dict)
         return exact, partial(canonical_bytes, profile=profile)

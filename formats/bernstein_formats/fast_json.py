@@ -19,7 +19,6 @@ from bernstein_formats.json_rules import JsonValue
 _SORTED = orjson.OPT_SORT_KEYS
 _FIRST_BEYOND_64_BITS = 2.0**63
 _BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")
-_NEEDS_CARE = -1
 _NEVER_DEEP = 2 * json_rules.MAX_DEPTH
 
 
@@ -39,9 +38,18 @@ def parse_loosely(data: bytes | str) -> JsonValue:
         value: JsonValue = orjson.loads(data)
     except orjson.JSONDecodeError:
         return json_rules.parse(data)
-    if len(data) > _NEVER_DEEP and json_rules.may_be_deep(data):
+    if len(data) > _NEVER_DEEP and json_rules.may_be_deep(data) and not _is_shallow(value):
         json_rules.check_depth(value)
     return value
+
+
+def _is_shallow(value: JsonValue) -> bool:
+    """Whether it nests no deeper than orjson writes (254 levels); False is a doubt."""
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return False
+    return True
 
 
 def _any_huge_float(values: Iterable[JsonValue]) -> bool:
@@ -59,46 +67,42 @@ def _any_huge_float(values: Iterable[JsonValue]) -> bool:
     return False
 
 
-def judge_py_json(values: Iterable[JsonValue]) -> int:
-    """Count the members of all objects in `values`; negative when a number needs care."""
-    members = 0
+def judge_py_json(values: Iterable[JsonValue]) -> bool:
+    """Tell that no number in `values` needs care."""
     for value in values:
         kind = type(value)
         if kind is str or kind is int:
             continue
         if kind is float:
             if not (1e-4 <= value < 1e16 or -1e16 < value <= -1e-4 or value == 0):  # type: ignore[operator]  # kind says float; isinstance costs a third more here
-                return _NEEDS_CARE
-        elif kind is dict or kind is list:
-            inner = judge_py_json(value.values() if kind is dict else value)  # type: ignore[union-attr,arg-type]  # likewise
-            if inner < 0:
-                return _NEEDS_CARE
-            members += inner + (len(value) if kind is dict else 0)  # type: ignore[arg-type]  # likewise
-    return members
+                return False
+        elif (kind is dict and not judge_py_json(value.values())) or (  # type: ignore[union-attr]  # likewise
+            kind is list and not judge_py_json(value)  # type: ignore[arg-type]  # likewise
+        ):
+            return False
+    return True
 
 
-def judge_jcs(values: Iterable[JsonValue]) -> int:
+def judge_jcs(values: Iterable[JsonValue]) -> bool:
     """Do the same for jcs-v2, where a whole float is printed as an integer."""
-    members = 0
     for value in values:
         kind = type(value)
         if kind is str or kind is int:
             continue
         if kind is float:
             if not 1e-5 <= abs(value) < 1e16 or value.is_integer():  # type: ignore[arg-type,union-attr]  # kind says float
-                return _NEEDS_CARE
-        elif kind is dict or kind is list:
-            inner = judge_jcs(value.values() if kind is dict else value)  # type: ignore[union-attr,arg-type]  # likewise
-            if inner < 0:
-                return _NEEDS_CARE
-            members += inner + (len(value) if kind is dict else 0)  # type: ignore[arg-type]  # likewise
-    return members
+                return False
+        elif (kind is dict and not judge_jcs(value.values())) or (  # type: ignore[union-attr]  # likewise
+            kind is list and not judge_jcs(value)  # type: ignore[arg-type]  # likewise
+        ):
+            return False
+    return True
 
 
 def py_json_bytes(value: JsonValue) -> bytes:
     """Give the bytes of `json_rules.py_json_bytes`."""
     try:
-        if judge_py_json(value.values() if type(value) is dict else (value,)) >= 0:
+        if judge_py_json(value.values() if type(value) is dict else (value,)):
             return judged_py_json_bytes(value)
         return _pinned_py_json(value)
     except (orjson.JSONEncodeError, RecursionError):
@@ -119,7 +123,7 @@ def judged_py_json_bytes(value: JsonValue) -> bytes:
 def jcs_bytes(value: JsonValue) -> bytes:
     """Give the bytes of `json_rules.jcs_bytes`."""
     try:
-        if judge_jcs(value.values() if type(value) is dict else (value,)) >= 0:
+        if judge_jcs(value.values() if type(value) is dict else (value,)):
             return judged_jcs_bytes(value)
         output = orjson.dumps(
             _pinned(value, json_rules.ecmascript_number, ascii_only=False), None, _SORTED

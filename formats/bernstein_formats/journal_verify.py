@@ -19,7 +19,7 @@ from bernstein_formats.canonical import (
     parse_loosely,
 )
 from bernstein_formats.errors import InvalidInput, RowMalformed
-from bernstein_formats.event_journal import event_hash, payload_hash
+from bernstein_formats.event_journal import ENVELOPE_NAMES, event_hash, payload_hash
 from bernstein_formats.journal_reader import LineBlocks, Row, accepted_rows, is_blank, parse_row
 from bernstein_formats.journal_verdict import (
     MAX_LISTED,
@@ -46,6 +46,7 @@ __all__ = [
 # Event types of this size, and so many, are kept in canonical form.
 _USUAL_EVENT_SIZE = 100
 _USUAL_EVENT_COUNT = 500
+_ENVELOPE_SIZE = len(ENVELOPE_NAMES)
 
 # Gets each row's position and the row, in order; the envelope may be gone from it.
 Watch: TypeAlias = Callable[[int, Row], None]
@@ -117,13 +118,11 @@ class _Walk:
                 take = row.pop
                 index, prev_hash = take("index"), take("prev_hash")
                 stored_payload, stored_event = take("payload_hash"), take("event_hash")
-                members = judge(row.values())
-                if members < 0:
+                if not judge(row.values()):
                     doubtful = line
                     break
-                # Those of the row and the six taken out of it; see members_are_unique.
-                members += len(row) + 6
-                payload_hex = sha256(write(row)).hexdigest()
+                payload = write(row)
+                payload_hex = sha256(payload).hexdigest()
             except (InvalidInput, KeyError, TypeError, RecursionError):
                 doubtful = line
                 break
@@ -140,7 +139,7 @@ class _Walk:
                 or prev_hash != head
                 or index != count
                 or type(index) is not int
-                or (line.count(b'":') != members and not members_are_unique(line, members))
+                or not members_are_unique(line, payload, _ENVELOPE_SIZE)
             ):
                 doubtful = line
                 break

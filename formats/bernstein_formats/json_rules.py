@@ -139,15 +139,9 @@ def _placed(digits: str, point: int) -> str:
     return f"{digits[0]}{fraction}e{point - 1:+d}"
 
 
-def count_members(values: Iterable[JsonValue]) -> int:
-    """Count the members of all objects in `values`, at any depth."""
-    members = 0
-    for value in values:
-        if isinstance(value, dict):
-            members += len(value) + count_members(value.values())
-        elif isinstance(value, list):
-            members += count_members(value)
-    return members
+def judge_py_json(values: Iterable[JsonValue]) -> bool:
+    """Tell that no number needs care: here, none ever does."""
+    return True
 
 
 def too_deep(limit: int = MAX_DEPTH) -> LimitExceeded:
@@ -158,8 +152,8 @@ def too_many_digits() -> LimitExceeded:
     return LimitExceeded("an integer has more than 4300 digits; send it as text", limit=4300)
 
 
-# The names that `fast_json` has too: here nothing needs care, so a judge only counts.
+# The names that `fast_json` has too.
 parse_loosely = parse
-judge_py_json = judge_jcs = count_members
+judge_jcs = judge_py_json
 judged_py_json_bytes = py_json_bytes
 judged_jcs_bytes = jcs_bytes

@@ -98,3 +98,9 @@ def spine_head_path(run_id: str) -> str:
     """Name the file that holds the lineage spine's head."""
     check_run_id(run_id)
     return f"lineage/{run_id}/spine.head"
+
+
+def spine_lock_path(run_id: str) -> str:
+    """Name the lock that whoever appends to a spine holds, the peer too."""
+    check_run_id(run_id)
+    return f"lineage/{run_id}/.spine.lock"

@@ -44,12 +44,12 @@ class ProviderState:
 
     def _mutation(self, index: int, row: dict[str, JsonValue]) -> None:
         self.mutation_count += 1
-        step_index = _whole_number(row.get("step_index", 0))
+        step_index = whole_number(row.get("step_index", 0))
         if step_index is None:
             self._fail(index, f"{MUTATION} has malformed step_index {row.get('step_index')!r}")
             return
         kind = str(row.get("mutation_kind", ""))
-        if row.get("content_address") != _content_address(kind, row, step_index):
+        if row.get("content_address") != _address_in(kind, row, step_index):
             self._fail(index, f"{MUTATION} content address mismatch")
         if row.get("flagged"):
             self.flagged_count += 1
@@ -65,7 +65,7 @@ class ProviderState:
             self.errors.append(f"step {index}: {what}")
 
 
-def _whole_number(value: JsonValue) -> int | None:
+def whole_number(value: JsonValue) -> int | None:
     """Read what Python's int() reads; the peer's writers have left it as text or float."""
     if isinstance(value, str | int | float):
         try:
@@ -75,15 +75,20 @@ def _whole_number(value: JsonValue) -> int | None:
     return None
 
 
-def _content_address(kind: str, row: dict[str, JsonValue], step_index: int) -> str | None:
-    """Hash what a mutation row commits to; None when it has no hash."""
+def content_address(kind: str, before_digest: str, after_digest: str, step_index: int) -> str:
+    """Hash what a mutation row commits to; InvalidInput when it has no hash."""
     committed: dict[str, JsonValue] = {
         "kind": kind,
-        "before_digest": str(row.get("before_digest", "")),
-        "after_digest": str(row.get("after_digest", "")),
+        "before_digest": before_digest,
+        "after_digest": after_digest,
         "step_index": step_index,
     }
+    return sha256(canonical_bytes(committed, Profile.PY_JSON)).hexdigest()
+
+
+def _address_in(kind: str, row: dict[str, JsonValue], step_index: int) -> str | None:
+    digests = str(row.get("before_digest", "")), str(row.get("after_digest", ""))
     try:
-        return sha256(canonical_bytes(committed, Profile.PY_JSON)).hexdigest()
+        return content_address(kind, *digests, step_index)
     except InvalidInput:
         return None

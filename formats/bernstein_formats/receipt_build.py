@@ -110,8 +110,7 @@ class ReceiptBuilder:
                 self._refuse_row(line, None)
                 continue
             try:
-                row, write = read_row(line)
-                embedded = write(row)
+                row, write, embedded = read_row(line)
                 add(row, write)
             except InvalidInput:
                 self._refuse_row(line, None)

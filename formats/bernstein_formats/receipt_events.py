@@ -3,6 +3,7 @@
 The builder and the verifier go through the same code, row by row, and keep nothing of a row.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -17,7 +18,12 @@ from bernstein_formats.run_receipt import Endpoint
 
 _PY_JSON: Final = Profile.PY_JSON  # looking a member up costs as much as hashing some
 _EXTENSION_SCHEMA: Final = "1.0.0"
+BOUND_EVENTS: Final = frozenset({"agent_spawned", "loaded_extension_set"})
 _BOUND_EVENTS: Final = frozenset({b'"agent_spawned"', b'"loaded_extension_set"'})
+# What is left of a row whose payload was withheld, besides its envelope.
+WITHHELD_MEMBER: Final = "payload_withheld"
+_WITHHELD_MEMBERS: Final = frozenset({"event", WITHHELD_MEMBER})
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
 # Event types of this size, and so many, are kept in canonical form.
 _USUAL_EVENT_SIZE: Final = 100
 _USUAL_EVENT_COUNT: Final = 500
@@ -31,6 +37,7 @@ class FindingReason(StrEnum):
     CLOCK_MEMBER = "clock_member"
     UNKNOWN_MEMBER = "unknown_member"
     UNSIGNED_VALUE_WRONG = "unsigned_value_wrong"
+    RUN_UNEXPECTED = "run_unexpected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +54,20 @@ class EventWalk:
 
     __slots__ = (
         "_event_texts",
+        "_takes_withheld",
         "count",
         "endpoints",
         "extension_set_digest",
         "findings",
         "head",
         "profile",
+        "withheld_count",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, takes_withheld: bool = False) -> None:
+        """`takes_withheld`: rows may come without their payload, as withholding.py leaves them."""
+        self._takes_withheld = takes_withheld
+        self.withheld_count = 0
         self.count = 0
         self.head = ""
         self.profile = Profile.PY_JSON
@@ -81,7 +93,11 @@ class EventWalk:
         payload_hex = sha256(payload).hexdigest()
         head = sha256(link_bytes(self.head, event_text, payload_hex, count)).hexdigest()
         if event_hash != head:
-            raise self._broken(f"does not hash to its event_hash but to {head}", "hash")
+            stated_head = self._withheld_head(row, event_text, payload_hash)
+            if event_hash != stated_head:
+                raise self._broken(f"does not hash to its event_hash but to {head}", "hash")
+            head, payload_hex = stated_head, str(payload_hash)
+            self.withheld_count += 1
         if index != count or type(index) is not int:
             self.findings.append(ReceiptFinding(FindingReason.INDEX_WRONG, count, "index"))
         if payload_hash != payload_hex:
@@ -91,6 +107,20 @@ class EventWalk:
             self._bind(row)
         self.head = head
         self.count = count + 1
+
+    def _withheld_head(self, row: Row, event_text: bytes, payload_hash: JsonValue) -> str:
+        """The hash of a row that came without its payload; "" if it is no such row.
+
+        A row whose real payload looks like that mark hashes to its event_hash, and is none.
+        """
+        if not self._takes_withheld or row.keys() != _WITHHELD_MEMBERS:
+            return ""
+        if row[WITHHELD_MEMBER] is not True or not isinstance(payload_hash, str):
+            return ""
+        if not _HASH.fullmatch(payload_hash):
+            return ""
+        link = link_bytes(self.head, event_text, payload_hash, self.count)
+        return sha256(link).hexdigest()
 
     def _new_event_text(self, row: Row) -> bytes:
         event = row.get("event")

@@ -16,11 +16,13 @@ from bernstein_formats.run_receipt import (
 )
 
 
-def receipt_head(event_count: int, profile: Profile = Profile.PY_JSON) -> bytes:
+def receipt_head(
+    event_count: int, profile: Profile = Profile.PY_JSON, audit_block: bytes = b""
+) -> bytes:
     """The receipt's bytes before the first journal row; `profile` is the binding's."""
-    stated = b""
+    stated = b'"audit_range":%b,' % audit_block if audit_block else b""
     if profile is not Profile.PY_JSON:
-        stated = b'"hash_profile":%b,' % write_exactly(profile.value)
+        stated += b'"hash_profile":%b,' % write_exactly(profile.value)
     return b'{%b"journal":{"event_count":%d,"events":[' % (stated, event_count)
 
 

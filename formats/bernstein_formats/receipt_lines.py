@@ -40,31 +40,31 @@ def read_object(text: bytes) -> Row:
     return value
 
 
-def read_row(line: bytes) -> tuple[Row, Write]:
-    """Parse a stored row, drop its clocks, and give the function that writes its canonical bytes.
+def read_row(line: bytes) -> tuple[Row, Write, bytes]:
+    """Parse a stored row, drop its clocks; give also the writer of its canonical bytes, and these.
 
     The quick way is left where a number needs care or a member might be there twice.
     """
     row = parse_loosely(line)
-    if type(row) is dict:
-        inner = _judge(row.values())
-        members = inner + len(row)
-        if inner >= 0 and (line.count(b":") == members or members_are_unique(line, members)):
-            row.pop("ts", None)
-            row.pop("elapsed_s", None)
-            return row, _write_judged
+    if type(row) is dict and _judge(row.values()):
+        members = len(row)
+        row.pop("ts", None)
+        row.pop("elapsed_s", None)
+        written = _write_judged(row)
+        if members_are_unique(line, written, members - len(row)):
+            return row, _write_judged, written
     row = object_of(parse_json_unique(line))
     for name in CLOCK_MEMBERS:
         row.pop(name, None)
     refuse_non_finite(row.values())
-    return row, write_exactly
+    return row, write_exactly, write_exactly(row)
 
 
 def read_canonical_row(text: bytes) -> tuple[Row, Write]:
     """Parse a row that must be its own canonical bytes, so that no member can be there twice."""
     row = parse_loosely(text)
     write = _write_judged
-    if type(row) is not dict or _judge(row.values()) < 0:
+    if type(row) is not dict or not _judge(row.values()):
         row, write = read_object(text), write_exactly
     if write(row) != text:
         raise InvalidInput("not the canonical bytes of the row")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from bernstein_formats.key_chain import Completeness, KeyVerdict
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.receipt_events import ReceiptFinding
 
@@ -33,8 +34,25 @@ EXIT_LAYOUT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
+class ChainFacts:
+    """What a key chain said: `problem` is a word for why it, or the key, is not trusted.
+
+    `completeness` and the counts are there once the chain itself holds.
+    """
+
+    verdict: KeyVerdict | None = None
+    problem: str | None = None
+    completeness: Completeness | None = None
+    entry_count: int | None = None
+    head_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptVerdict:
-    """What verification found; `errors` has one text at most, and counts are 0 if malformed."""
+    """What verification found; `errors` has one text at most, and counts are 0 if malformed.
+
+    `withheld_events` of the `journal_events` came without their payload.
+    """
 
     status: ReceiptStatus
     tier: ReceiptTier | None = None
@@ -50,6 +68,8 @@ class ReceiptVerdict:
     cose_verified: bool = False
     key_id: str = ""
     key: PublicKey | None = None
+    withheld_events: int = 0
+    chain: ChainFacts | None = None
 
     @property
     def ok(self) -> bool:

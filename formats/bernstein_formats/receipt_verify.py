@@ -4,7 +4,7 @@ The order of checks is the peer's (docs/formats/run-receipt.md, section 5); the 
 told. What the peer lets pass although nothing covers it becomes a finding, and fails too.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from bernstein_formats.canonical import Profile
@@ -31,6 +31,7 @@ from bernstein_formats.receipt_members import (
     require_objects,
 )
 from bernstein_formats.receipt_read import ReceiptDocument, canonical_document, parsed_document
+from bernstein_formats.receipt_trust import ChainEvidence, ask_chain
 from bernstein_formats.receipt_verdict import ReceiptStatus, ReceiptTier, ReceiptVerdict
 from bernstein_formats.run_receipt import (
     PAYLOAD_TYPE,
@@ -44,19 +45,40 @@ from bernstein_formats.spine import SpineWalk
 
 _MALFORMED = (InvalidInput, KeyUnusable, ReceiptMalformed)
 _TAMPERED = (ChainBroken, SignatureWrong)
+_COSE_OF_ANOTHER = "run-receipt.cose beside it is that of another receipt and was not checked"
 _NOT_CANONICAL = "the file is not in the receipt's canonical bytes, so its SHA-256 is another"
 
 
+@dataclass(frozen=True, slots=True)
+class _Demands:
+    """What a receipt is held against, besides itself."""
+
+    pin: PublicKey | bytes | None
+    cose: bytes | None
+    chain: ChainEvidence | None
+    run_id: str | None
+    cose_may_be_of_another: bool
+
+
 def verify_receipt(
-    data: bytes, pin: PublicKey | bytes | None = None, cose: bytes | None = None
+    data: bytes,
+    pin: PublicKey | bytes | None = None,
+    cose: bytes | None = None,
+    *,
+    chain: ChainEvidence | None = None,
+    expected_run_id: str | None = None,
+    cose_may_be_of_another: bool = False,
 ) -> ReceiptVerdict:
     """Say what a receipt file is worth; never raises, whatever the bytes.
 
     A pin given as bytes is PEM, read where its turn comes: a tampered receipt is told before an
-    unusable pin. `cose` is run-receipt.cose, if that is to be checked as well.
+    unusable pin. With a key chain it is the chain's root, not the receipt's key. `cose` is
+    run-receipt.cose, if that is to be checked as well; where several receipts share a folder it may
+    belong to another one, which is then a warning.
     """
+    demands = _Demands(pin, cose, chain, expected_run_id, cose_may_be_of_another)
     try:
-        verdict = _Verification(canonical_document(data)).verdict(pin, cose)
+        verdict = _Verification(canonical_document(data), demands).verdict()
         if verdict.ok:
             return verdict
     except InvalidInput:
@@ -66,49 +88,60 @@ def verify_receipt(
     except InvalidInput as error:
         text = f"the receipt is not one JSON object of unique members: {error.message}"
         return ReceiptVerdict(ReceiptStatus.MALFORMED, errors=(text,))
-    return _Verification(document).verdict(pin, cose)
+    return _Verification(document, demands).verdict()
 
 
 class _Verification:
     """One pass over one document; what is known so far stays here for the verdict."""
 
-    def __init__(self, document: ReceiptDocument) -> None:
+    def __init__(self, document: ReceiptDocument, demands: _Demands) -> None:
         self._document = document
+        self._demands = demands
         self._receipt = document.members
-        self._events = EventWalk()
+        self._events = EventWalk(takes_withheld=True)
         self._spine = SpineWalk()
         self._profile = Profile.PY_JSON
         self._findings: list[ReceiptFinding] = []
+        self._untrusted = ""
         self._facts = ReceiptVerdict(ReceiptStatus.OK)
 
-    def verdict(self, pin: PublicKey | bytes | None, cose: bytes | None) -> ReceiptVerdict:
+    def verdict(self) -> ReceiptVerdict:
         """Check everything; InvalidInput takes back a document read on the way."""
         try:
-            self._check(pin, cose)
+            self._check()
         except _MALFORMED as error:
             if isinstance(error, InvalidInput) and not self._document.whole:
                 raise
             return self._failed(ReceiptStatus.MALFORMED, error.message)
         except _TAMPERED as error:
             return self._failed(ReceiptStatus.TAMPERED, error.message, _journal_step(error))
+        if self._untrusted:
+            return self._failed(ReceiptStatus.UNTRUSTED_KEY, self._untrusted)
         if self._findings:
             return self._failed(ReceiptStatus.TAMPERED, _finding_text(self._findings))
-        tier = ReceiptTier.INTEGRITY_ONLY if pin is None else ReceiptTier.PROVENANCE
+        pinned = self._demands.pin is not None
+        tier = ReceiptTier.PROVENANCE if pinned else ReceiptTier.INTEGRITY_ONLY
         layout = () if self._is_canonical() else (_NOT_CANONICAL,)
         return replace(self._facts, tier=tier, layout_findings=layout)
 
-    def _check(self, pin: PublicKey | bytes | None, cose: bytes | None) -> None:
+    def _check(self) -> None:
+        demands = self._demands
         self._check_envelope()
         self._check_shape()
         self._check_journal()
         self._check_spine()
         subject = self._check_subject()
-        key = self._check_key(pin)
+        key = self._check_key(demands.pin if demands.chain is None else None)
         self._check_signature(key, subject)
-        if cose is not None:
-            self._check_cose(cose, key, subject)
+        if demands.cose is not None:
+            self._check_cose(demands.cose, key, subject)
+        if demands.run_id not in {None, subject.run_id}:
+            self._findings.append(ReceiptFinding(FindingReason.RUN_UNEXPECTED, None, "run_id"))
         self._findings += member_findings(self._receipt)
-        self._facts = replace(self._facts, warnings=tuple(member_warnings(self._receipt)))
+        warnings = (*self._facts.warnings, *member_warnings(self._receipt))
+        self._facts = replace(self._facts, warnings=warnings)
+        if demands.chain is not None:
+            self._check_chain(demands.chain, key)
 
     def _check_envelope(self) -> None:
         receipt = self._receipt
@@ -150,7 +183,9 @@ class _Verification:
         journal = block(self._receipt, "journal")
         _require_head(journal, "journal", walk.head)
         _require_count(journal, "journal", "event_count", walk.count)
-        self._facts = replace(self._facts, journal_events=walk.count)
+        self._facts = replace(
+            self._facts, journal_events=walk.count, withheld_events=walk.withheld_count
+        )
 
     def _check_spine(self) -> None:
         spine = block(self._receipt, "spine")
@@ -209,12 +244,29 @@ class _Verification:
         if not key.verifies(signature, subject.preimage()):
             raise SignatureWrong("the signature does not hold for the receipt's contents")
 
+    def _check_chain(self, chain: ChainEvidence, key: PublicKey) -> None:
+        if self._demands.pin is None:
+            raise ReceiptMalformed("a key chain says nothing without the pinned key of its root")
+        stated = block(self._receipt, "signing")["public_key_jwk"]
+        names = (self._facts.key_id, stated.get("kid") if isinstance(stated, dict) else None)
+        answer = ask_chain(chain, self._demands.pin, key, names)
+        warnings = (*self._facts.warnings, *answer.warnings)
+        self._facts = replace(self._facts, chain=answer.facts, warnings=warnings)
+        self._untrusted = answer.error
+
     def _check_cose(self, cose: bytes, key: PublicKey, subject: ReceiptSubject) -> None:
-        envelope = parse_cose(cose)
+        try:
+            envelope = parse_cose(cose)
+        except ReceiptMalformed as error:
+            raise SignatureWrong(error.message) from error
+        of_another = envelope.payload != subject.binding_bytes()
+        if of_another and self._demands.cose_may_be_of_another:
+            self._facts = replace(self._facts, warnings=(_COSE_OF_ANOTHER,))
+            return
         key_id = self._facts.key_id.encode(errors="replace")
         if envelope.content_type != PAYLOAD_TYPE or envelope.kid != key_id:
             raise SignatureWrong("the COSE file has another content type or kid than the receipt")
-        if envelope.payload != subject.binding_bytes():
+        if of_another:
             raise SignatureWrong("the COSE file is that of another receipt")
         preimage = receipt_cose_preimage(subject, self._facts.key_id)
         if not key.verifies(envelope.signature, preimage):

@@ -168,7 +168,7 @@ class _Walk:
                 stored_index, stored_prev = take("index", None), take("prev_hash", None)
                 stored_payload, stored_event = take("payload_hash", None), take("event_hash", None)
                 event_text = event_texts.get(event) or chain.event_text(event)
-                if judge_values(row.values()) < 0 or chain.given_up:
+                if not judge_values(row.values()) or chain.given_up:
                     doubtful = line
                     break
                 payload_hex = sha256(write(row)).hexdigest()

@@ -1,15 +1,18 @@
 """The lineage spine: a run's artifacts as a hash chain, read strictly, walked without the key.
 
 The key is needed for the MAC of a row only; whoever has the rows can check links and hashes.
+Rules: docs/formats/spine.md.
 """
 
 import hashlib
-import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue, Profile, canonical_bytes
-from bernstein_formats.errors import ChainBroken, RowMalformed
+from bernstein_formats.errors import ChainBroken, InvalidInput, RowMalformed
+from bernstein_formats.mac import Domain, MacKeys, domain_tag, mac_hex
+from bernstein_formats.paths import journal_path
 
 HASHED_TEXTS: Final = (
     "actor",
@@ -23,7 +26,73 @@ TRACE_MEMBERS: Final = ("traceparent", "tracestate", "baggage")
 ENTRY_MEMBERS: Final = frozenset({*HASHED_TEXTS, "entry_hash", "timestamp", "v"})
 SEAL_STEP_PREFIX: Final = "replay-journal-head:"
 
-_TAGS: Final = {1: b"", 2: b"bernstein:lineage:v2"}
+SEAL_ACTOR: Final = "orchestrator"
+VERSION: Final = 2
+
+_TAGS: Final = {1: b"", VERSION: domain_tag(Domain.LINEAGE)}
+
+
+@dataclass(frozen=True, slots=True)
+class SpineFields:
+    """What a caller says of an artifact; the place in the chain and the MAC are not his."""
+
+    artifact_path: str
+    content_hash: str
+    actor: str
+    step_id: str
+    model: str
+    # Nanoseconds since 1970 in the peer's own rows; any integer will do.
+    timestamp: int
+    traceparent: str | None = None
+    tracestate: str | None = None
+    baggage: str | None = None
+
+    def members(self) -> dict[str, JsonValue]:
+        """The row's members that come from here."""
+        named: dict[str, JsonValue] = {
+            "actor": self.actor,
+            "artifact_path": self.artifact_path,
+            "baggage": self.baggage,
+            "content_hash": self.content_hash,
+            "model": self.model,
+            "step_id": self.step_id,
+            "timestamp": self.timestamp,
+            "traceparent": self.traceparent,
+            "tracestate": self.tracestate,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def seal_fields(run_id: str, journal_head: str, journal_sha256: str, timestamp: int) -> SpineFields:
+    """The entry that commits to a finished journal: its head, and the digest of its bytes."""
+    return SpineFields(
+        artifact_path=f".sdd/{journal_path(run_id)}",
+        content_hash=f"sha256:{journal_sha256}",
+        actor=SEAL_ACTOR,
+        step_id=SEAL_STEP_PREFIX + journal_head,
+        model="",
+        timestamp=timestamp,
+    )
+
+
+def next_spine_row(fields: SpineFields, prev_hash: str, keys: MacKeys) -> dict[str, JsonValue]:
+    """The row that follows the entry with hash `prev_hash` ("" before the first), MAC included."""
+    if not fields.artifact_path or not fields.step_id:
+        raise InvalidInput("a spine entry needs an artifact path and a step id")
+    row: dict[str, JsonValue] = {**fields.members(), "prev_hash": prev_hash, "v": VERSION}
+    row["entry_hash"] = entry_hash(row)
+    return {**row, "hmac": row_mac(row, keys)}
+
+
+def spine_row_line(row: Mapping[str, JsonValue]) -> bytes:
+    """A row's stored bytes, without the line feed; InvalidInput for half a surrogate pair."""
+    return canonical_bytes(dict(row), Profile.JCS)
+
+
+def spine_head_bytes(count: int, head_hash: str, keys: MacKeys) -> bytes:
+    """Content of `spine.head`, which the peer writes after each row and trusts nowhere."""
+    members: dict[str, JsonValue] = {"count": count, "head_hash": head_hash}
+    return canonical_bytes({**members, "hmac": _mac(members, keys.lineage)}, Profile.JCS)
 
 
 def entry_hash(entry: Mapping[str, JsonValue]) -> str:
@@ -35,10 +104,14 @@ def entry_hash(entry: Mapping[str, JsonValue]) -> str:
     return "sha256:" + hashlib.sha256(preimage).hexdigest()
 
 
-def row_mac(row: Mapping[str, JsonValue], key: bytes) -> str:
-    """The `hmac` of a stored row; the key is the one derived for `lineage` (v 2), or the master."""
+def row_mac(row: Mapping[str, JsonValue], keys: MacKeys) -> str:
+    """The `hmac` of a row: by the key derived for lineage, in scheme 1 by the master key."""
     maced = {name: value for name, value in row.items() if name != "hmac"}
-    return hmac.new(key, canonical_bytes(maced, Profile.JCS), hashlib.sha256).hexdigest()
+    return _mac(maced, keys.lineage if _version(row) == VERSION else keys.master)
+
+
+def _mac(members: dict[str, JsonValue], key: bytes) -> str:
+    return mac_hex(key, canonical_bytes(members, Profile.JCS))
 
 
 def embedded_entry(row: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from bernstein_formats.errors import QueueFull, Unavailable
 from bernstein_runtime import limits
@@ -24,7 +24,8 @@ OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-ATTEMPTS = 6
+# A service that was killed is back within this time, on a busy machine too.
+RETRY_SECONDS = 15.0
 
 
 def open_channel(socket: Path) -> grpc.Channel:
@@ -62,7 +63,7 @@ def call(
         return attempt()
     retrying = Retrying(
         retry=retry_if_exception_type((Unavailable, QueueFull)),
-        stop=stop_after_attempt(ATTEMPTS),
+        stop=stop_after_delay(RETRY_SECONDS),
         wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
         before_sleep=before_retry,
         reraise=True,

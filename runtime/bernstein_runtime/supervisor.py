@@ -30,9 +30,7 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in environ.items()
-        if name in ENVIRONMENT
-        or name.upper() in PROXIES
-        or name.startswith(ENVIRONMENT_PREFIXES)
+        if name in ENVIRONMENT or name.upper() in PROXIES or name.startswith(ENVIRONMENT_PREFIXES)
     }
     return kept | {"GRPC_VERBOSITY": "ERROR"}
 

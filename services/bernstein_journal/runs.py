@@ -1,18 +1,14 @@
 """What is known of the runs without verifying them: list, newest, one."""
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, InvalidInput, RunNotFound
 from bernstein_formats.journal_reader import LineBlocks, is_blank, parse_row
+from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
 from bernstein_store.store import Store
 
-LATEST = "latest"
-# Journals that are no orchestrator's run; `latest` never means them.
-OTHER_JOURNALS = re.compile(r"(task|webhook|sched-fire|a2a|admin)-")
 FIRST_LINE_BYTES = 64 * 1024
 
 
@@ -38,10 +34,10 @@ class Runs:
     def resolve(self, run_id: str) -> str:
         """The run that is meant. Raises RunNotFound."""
         if run_id == LATEST and LATEST not in self._store.run_ids():
-            candidates = [name for name in self.newest_first() if not OTHER_JOURNALS.match(name)]
-            if not candidates:
+            newest = latest(self.newest_first())
+            if newest is None:
                 raise RunNotFound("there is no run yet; record one with `bernstein run PLAN`")
-            return candidates[0]
+            return newest
         if self._store.size(paths.journal_path(run_id)) is None:
             raise RunNotFound(
                 f"there is no journal of run {run_id}; see `bernstein replay list`", run_id=run_id
@@ -50,8 +46,14 @@ class Runs:
 
     def newest_first(self) -> list[str]:
         """Ids of all runs that have a journal, by their recorded start, newest first."""
-        starts = {run_id: self._start(run_id) for run_id in self._with_journal()}
-        return sorted(starts, key=lambda run_id: (starts[run_id], run_id), reverse=True)
+        return newest_first(
+            {
+                run_id: recorded_start(
+                    self._store.get(paths.metadata_path(run_id)) or b"", self._first_line(run_id)
+                )
+                for run_id in self._with_journal()
+            }
+        )
 
     def facts(self, run_id: str) -> RunFacts:
         """Raises RunNotFound."""
@@ -90,21 +92,6 @@ class Runs:
         if torn or not blocks.ends_with_newline:
             return count, "the last line is torn"
         return count, ""
-
-    def _start(self, run_id: str) -> float:
-        """Unix time of the recorded start: the metadata's, else the first row's, else 0."""
-        for text, member in (
-            (self._store.get(paths.metadata_path(run_id)), "started_at"),
-            (self._first_line(run_id), "ts"),
-        ):
-            try:
-                value = json.loads(text or b"{}")
-            except (ValueError, RecursionError):
-                continue
-            start = value.get(member) if isinstance(value, dict) else None
-            if isinstance(start, int | float) and not isinstance(start, bool):
-                return float(start)
-        return 0.0
 
     def _first_line(self, run_id: str) -> bytes:
         head = b"".join(self._store.read(paths.journal_path(run_id), 0, FIRST_LINE_BYTES))

@@ -92,5 +92,12 @@ def test_a_full_device_refuses_and_leaves_the_file_as_it_was(tmp_path: Path) -> 
 
     said = run_with_fault(sdd, "write", "error=ENOSPC:when=3", journal)
 
-    assert said == ["stored 0", "stored 1", "refused 2 DISK_FULL", "stored 3", "stored 4", "stored 5"]
+    assert said == [
+        "stored 0",
+        "stored 1",
+        "refused 2 DISK_FULL",
+        "stored 3",
+        "stored 4",
+        "stored 5",
+    ]
     assert journal.read_text() == "line 0\nline 1\nline 3\nline 4\nline 5\n"

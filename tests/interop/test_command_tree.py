@@ -69,7 +69,8 @@ def own_main(
         except HandedOver as handed:
             return list(handed.args)
         except SystemExit as ended:
-            code = ended.code
+            assert ended.code is None or isinstance(ended.code, int)
+            code = ended.code or 0
         return Ended(int(code or 0), *capsys.readouterr())
 
     return run

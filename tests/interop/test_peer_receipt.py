@@ -61,7 +61,7 @@ def our_receipt(sdd_dir: Path, run_id: str, profile: Profile) -> tuple[bytes, by
     """Build what the journal and the signer build together: the receipt and its COSE sibling."""
     builder = ReceiptBuilder(run_id, profile)
     lines = lines_of(sdd_dir / "runs" / run_id / "journal.jsonl")
-    chunks = [builder.add_event_line(line) for line in lines]
+    chunks = list(builder.event_chunks(lines))
     for line in lines_of(sdd_dir / "lineage" / run_id / "spine.jsonl"):
         builder.add_spine_line(line)
     subject = builder.subject()

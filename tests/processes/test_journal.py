@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -31,7 +32,7 @@ from bernstein_runtime.status import error_from
 pytestmark = pytest.mark.processes
 
 
-def rows_of(services: Services, run_id: str) -> list[dict]:
+def rows_of(services: Services, run_id: str) -> list[dict[str, Any]]:
     text = b"".join(services.journal.read_journal(run_id))
     return [json.loads(line) for line in text.splitlines()]
 
@@ -39,7 +40,8 @@ def rows_of(services: Services, run_id: str) -> list[dict]:
 def pid_of(services: Services, name: str) -> int:
     status = services.supervisor.ask({"do": "status"})
     assert status is not None
-    return next(each["pid"] for each in status["services"] if each["service"] == name)
+    pids: dict[str, int] = {each["service"]: each["pid"] for each in status["services"]}
+    return pids[name]
 
 
 def test_events_become_rows_that_verify(services: Services) -> None:
@@ -340,8 +342,11 @@ def test_two_runs_are_compared(services: Services) -> None:
 def test_health_and_reflection_answer(services: Services) -> None:
     services.supervisor.ensure("journal")
     with open_channel(services.places.socket("journal")) as channel:
-        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-        listed = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+        # Their stubs declare no methods.
+        asked: Any = health_pb2_grpc.HealthStub(channel)
+        health = asked.Check(health_pb2.HealthCheckRequest())
+        reflected: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+        listed = reflected.ServerReflectionInfo(
             iter([reflection_pb2.ServerReflectionRequest(list_services="")])
         )
         names = {each.name for each in next(listed).list_services_response.service}

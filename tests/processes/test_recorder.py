@@ -57,6 +57,7 @@ class Recorder:
                 cwd="/",
             )
         assert self.process.stdin
+        self.stdin = self.process.stdin
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()  # left open: a service ends with whoever started it
         self.channel = open_channel(self.places.socket("recorder"))
@@ -66,7 +67,7 @@ class Recorder:
     def kill(self):
         self.process.kill()
         self.process.wait()
-        self.process.stdin.close()
+        self.stdin.close()
         self.channel.close()
 
     def stop(self):
@@ -74,7 +75,7 @@ class Recorder:
         if self.process.poll() is None:
             self.process.terminate()
         code = self.process.wait(20)
-        self.process.stdin.close()
+        self.stdin.close()
         return code
 
     def send(self, method, request):
@@ -533,7 +534,7 @@ def test_stored_calls_of_an_importer_replay_here(recorder):
             "AppendCalls", pb.AppendCallsRequest(run_id="run-1", data=b"x", start_offset=7)
         )
     with pytest.raises(errors.LimitExceeded):
-        recorder.send("AppendCalls", pb.AppendCallsRequest(run_id="run-1", data=b"x" * 1048577))
+        recorder.send("AppendCalls", pb.AppendCallsRequest(run_id="run-1", data=b"x" * (3 * 1024 * 1024 + 1)))
     assert recorder.path().read_bytes() == data
     assert text(recorder.call(recorder.replay().session_id, "r1")) == "one"
 

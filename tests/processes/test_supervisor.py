@@ -127,9 +127,11 @@ def test_a_service_that_cannot_start_says_why(project) -> None:
 
 
 def test_a_missing_state_folder_is_not_made(project, tmp_path: Path) -> None:
-    with Services(tmp_path / "nowhere", project.environ) as services:
-        with pytest.raises(InvalidInput, match="is not a folder"):
-            services.journal.create_run()
+    with (
+        Services(tmp_path / "nowhere", project.environ) as services,
+        pytest.raises(InvalidInput, match="is not a folder"),
+    ):
+        services.journal.create_run()
     assert not (tmp_path / "nowhere").exists()
 
 

@@ -38,9 +38,7 @@ class Stored:
         return Target(lambda: len(self.data), self.append, **facts)
 
 
-def shipped(
-    path: Path, stored: Stored, before: Shipped | None = None, **target: bool
-) -> Shipped:
+def shipped(path: Path, stored: Stored, before: Shipped | None = None, **target: bool) -> Shipped:
     with Source(path.parent.resolve()).open(path.name) as file:
         assert file is not None
         return ship(file, stored.target(**target), "r1", before)

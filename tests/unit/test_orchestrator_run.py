@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bernstein_client.appender import AppendResult
-from bernstein_client.journal import FinishedRun
 from bernstein_client.recorder import (
     Account,
     Answer,
@@ -24,6 +23,7 @@ from bernstein_client.recorder import (
     Session,
     UnusedCall,
 )
+from bernstein_client.values import FinishedRun
 from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.errors import (
     ChainBroken,

@@ -124,8 +124,28 @@ def test_a_cose_file_that_says_something_else_is_tampered(envelope: CoseSign1, w
 
 
 @pytest.mark.parametrize("cose", [b"", b"garbage", COSE + b"\n", COSE[1:]])
-def test_a_cose_file_of_another_shape_is_malformed(cose):
-    assert verify_receipt(RECEIPT, PIN, cose).status is ReceiptStatus.MALFORMED
+def test_a_cose_file_of_another_shape_is_tampered(cose):
+    verdict = verify_receipt(RECEIPT, PIN, cose)
+    assert (verdict.status, verdict.exit_code()) == (ReceiptStatus.TAMPERED, 2)
+
+
+def test_where_receipts_share_a_folder_the_cose_file_of_another_is_a_warning():
+    of_another = cose_bytes(replace(ENVELOPE, payload=b"{}"))
+    verdict = verify_receipt(RECEIPT, PIN, of_another, cose_may_be_of_another=True)
+    assert (verdict.ok, verdict.cose_verified) == (True, False)
+    assert "another receipt" in verdict.warnings[0]
+    garbage = verify_receipt(RECEIPT, PIN, b"garbage", cose_may_be_of_another=True)
+    assert garbage.status is ReceiptStatus.TAMPERED
+
+
+def test_the_receipt_of_another_run_than_the_expected_one_is_a_finding():
+    run_id = verify_receipt(RECEIPT).run_id
+    assert verify_receipt(RECEIPT, expected_run_id=run_id).ok
+    verdict = verify_receipt(RECEIPT, PIN, expected_run_id="another-run")
+    assert [(each.reason, each.member) for each in verdict.findings] == [
+        ("run_unexpected", "run_id")
+    ]
+    assert verdict.exit_code() == 2
 
 
 @pytest.mark.parametrize(

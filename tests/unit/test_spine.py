@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bernstein_formats.errors import ChainBroken, RowMalformed
+from bernstein_formats.mac import mac_keys
 from bernstein_formats.spine import (
     SpineWalk,
     embedded_entry,
@@ -46,8 +47,12 @@ def test_trace_members_are_hashed_where_they_are():
 def test_the_mac_is_over_the_row_without_it():
     row = {**entry(), "hmac": "x"}
     text = json.dumps(entry(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    expected = hmac.new(b"key", text.encode(), hashlib.sha256).hexdigest()
-    assert row_mac(row, b"key") == expected
+    keys = mac_keys(b"key")
+    assert row_mac({**row, "v": 1}, keys) == hmac.new(
+        b"key", text.replace('"v":2', '"v":1').encode(), hashlib.sha256
+    ).hexdigest()
+    expected = hmac.new(keys.lineage, text.encode(), hashlib.sha256).hexdigest()
+    assert row_mac(row, keys) == expected
 
 
 def test_a_walk_follows_links_and_keeps_the_head():

@@ -8,12 +8,12 @@ import click
 from bernstein_cli import replay_answers
 from bernstein_cli.completion import complete_replay
 from bernstein_cli.handing_over import hand_over_line
-from bernstein_cli.local_run import LATEST
 from bernstein_cli.peer import knows_peer
 from bernstein_cli.replay_answers import Asked
 from bernstein_cli.run_reader import open_runs
 from bernstein_formats import paths
 from bernstein_formats.errors import InvalidInput, RunNotFound
+from bernstein_formats.run_choice import LATEST
 
 LIST: Final = "list"
 DIFF: Final = "diff"

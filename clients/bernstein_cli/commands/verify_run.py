@@ -14,7 +14,7 @@ from bernstein_cli.progress import Progress
 from bernstein_cli.receipt_output import COSE_NAME, Write, check_output, write_receipt
 from bernstein_cli.signing_key import SigningKey, choose_key, require_resident_key
 from bernstein_client.connection import Services
-from bernstein_client.journal import BuiltReceipt, OnceSigner
+from bernstein_client.values import BuiltReceipt, OnceSigner
 from bernstein_formats import paths
 from bernstein_formats.errors import RunNotFound
 
