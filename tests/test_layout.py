@@ -108,7 +108,7 @@ def commands(command: click.Command, context: click.Context) -> Iterator[click.C
 
 @pytest.mark.parametrize(
     "context",
-    commands(cli, click.Context(cli, info_name="bernstein")),
+    [*commands(cli, click.Context(cli, info_name="bernstein"))],
     ids=lambda c: c.command_path,
 )
 def test_help_explains_the_command_and_each_of_its_options(context: click.Context) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bernstein_client.recorder import Provider
+from bernstein_formats.retention import parse_retention
 
 TRUE_WORDS: Final = frozenset({"1", "true", "yes", "on"})
 # Provider name → variables of its address and its key; the recorder knows the public addresses.
@@ -25,6 +26,8 @@ class RunEnvironment:
     allow_live_miss: bool
     run_id: str
     config_path: Path | None
+    # How many runs stay; 0 keeps all.
+    keep_runs: int
     providers: tuple[Provider, ...]
 
 
@@ -41,6 +44,7 @@ def read_run_environment(environ: Mapping[str, str] = os.environ) -> RunEnvironm
         allow_live_miss=value("BERNSTEIN_REPLAY_ALLOW_LIVE_MISS").lower() in TRUE_WORDS,
         run_id=value("BERNSTEIN_RUN_ID"),
         config_path=Path(config_path) if config_path else None,
+        keep_runs=parse_retention(value("BERNSTEIN_REPLAY_RETENTION")),
         providers=tuple(
             Provider(name, value(address), value(key))
             for name, (address, key) in PROVIDERS.items()

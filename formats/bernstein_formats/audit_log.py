@@ -143,9 +143,7 @@ class AuditWalk:
         if line == b"\n":
             return None
         try:
-            if not line.endswith(b"\n"):
-                raise RowMalformed("the line does not end: its writing was cut short")
-            row = read_audit_row(line[:-1])
+            row = _read_ended(line)
             self._check_link(row)
             self._check_mac(row)
         except (RowMalformed, ChainBroken) as error:
@@ -175,6 +173,12 @@ class AuditWalk:
         where = f"audit log {self._segment}, line {self._line}"
         facts = {"substrate": "audit", "segment": self._segment, "line": str(self._line)}
         return type(error)(f"{where}: {error.message}", **{**error.metadata, **facts})
+
+
+def _read_ended(line: bytes) -> Row:
+    if not line.endswith(b"\n"):
+        raise RowMalformed("the line does not end: its writing was cut short")
+    return read_audit_row(line[:-1])
 
 
 def segment_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ try:
         judged_py_json_bytes,
         parse,
         parse_loosely,
+        parse_to_write,
         py_json_bytes,
     )
 except ImportError:
@@ -33,6 +34,7 @@ except ImportError:
         judged_py_json_bytes,
         parse,
         parse_loosely,
+        parse_to_write,
         py_json_bytes,
     )
 
@@ -49,6 +51,7 @@ __all__ = [
     "parse_json",
     "parse_json_unique",
     "parse_loosely",
+    "parse_to_write",
     "plain_value",
     "spelled",
     "spelled_members",

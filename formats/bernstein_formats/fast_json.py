@@ -34,12 +34,19 @@ def parse(data: bytes | str) -> JsonValue:
 
 def parse_loosely(data: bytes | str) -> JsonValue:
     """Do the same, but an integer beyond 64 bits may come as a float; a judge finds it."""
+    value = parse_to_write(data)
+    if len(data) > _NEVER_DEEP and json_rules.may_be_deep(data) and not _is_shallow(value):
+        json_rules.check_depth(value)
+    return value
+
+
+def parse_to_write(data: bytes | str) -> JsonValue:
+    """Do the same without a look at the depth: for a caller whose value is then written, which
+    refuses what is too deep (and for whom a judge may give up with RecursionError)."""
     try:
         value: JsonValue = orjson.loads(data)
     except orjson.JSONDecodeError:
         return json_rules.parse(data)
-    if len(data) > _NEVER_DEEP and json_rules.may_be_deep(data) and not _is_shallow(value):
-        json_rules.check_depth(value)
     return value
 
 
@@ -117,6 +124,7 @@ def judged_py_json_bytes(value: JsonValue) -> bytes:
             return output
         return _pinned_py_json(value)
     except (orjson.JSONEncodeError, RecursionError):
+        json_rules.check_depth(value)
         return json_rules.py_json_bytes(value)
 
 
@@ -138,6 +146,7 @@ def judged_jcs_bytes(value: JsonValue) -> bytes:
     try:
         output = orjson.dumps(value, None, _SORTED)
     except orjson.JSONEncodeError:
+        json_rules.check_depth(value)
         return json_rules.jcs_bytes(value)
     return output if output.isascii() or _sorts_alike(value) else json_rules.jcs_bytes(value)
 

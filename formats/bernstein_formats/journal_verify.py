@@ -16,7 +16,7 @@ from bernstein_formats.canonical import (
     judged_bytes,
     members_are_unique,
     parse_json_unique,
-    parse_loosely,
+    parse_to_write,
 )
 from bernstein_formats.errors import InvalidInput, RowMalformed
 from bernstein_formats.event_journal import ENVELOPE_NAMES, event_hash, payload_hash
@@ -69,6 +69,16 @@ def verify_journal(
     return walk.verdict(seal, missing=missing)
 
 
+def _carefully(line: bytes, profile: Profile) -> tuple[Row, bytes]:
+    """Parse a row exactly; give it without its envelope, and its canonical bytes."""
+    row = parse_row(line)
+    if not isinstance(row, dict):
+        raise InvalidInput("not an object")
+    for name in ENVELOPE_NAMES:
+        row.pop(name, None)
+    return row, canonical_bytes(row, profile)
+
+
 class _Walk:
     """The state after some lines; its size does not depend on their number."""
 
@@ -112,16 +122,16 @@ class _Walk:
         doubtful = None
         for line in lines:
             try:
-                row: Row = parse_loosely(line)  # type: ignore[assignment]  # else a TypeError follows
+                row: Row = parse_to_write(line)  # type: ignore[assignment]  # else a TypeError follows
                 event_text = event_texts[row["event"]]  # type: ignore[index]  # likewise
                 del row["ts"], row["elapsed_s"]
                 take = row.pop
                 index, prev_hash = take("index"), take("prev_hash")
                 stored_payload, stored_event = take("payload_hash"), take("event_hash")
-                if not judge(row.values()):
-                    doubtful = line
-                    break
-                payload = write(row)
+                if judge(row.values()):
+                    payload = write(row)
+                else:
+                    row, payload = _carefully(line, self._profile or Profile.PY_JSON)
                 payload_hex = sha256(payload).hexdigest()
             except (InvalidInput, KeyError, TypeError, RecursionError):
                 doubtful = line

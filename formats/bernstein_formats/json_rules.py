@@ -153,7 +153,7 @@ def too_many_digits() -> LimitExceeded:
 
 
 # The names that `fast_json` has too.
-parse_loosely = parse
+parse_loosely = parse_to_write = parse
 judge_jcs = judge_py_json
 judged_py_json_bytes = py_json_bytes
 judged_jcs_bytes = jcs_bytes

@@ -38,10 +38,12 @@ class RecorderConfig:
 
 @dataclass(frozen=True, slots=True)
 class SignerConfig:
-    """`[signer]`: the key of receipts; without one only seals are signed."""
+    """`[signer]`: the key of receipts, without which only seals are signed; the key of MACs,
+    without a name the peer's own file."""
 
     receipt_key_file: str = ""
     receipt_key_id: str = ""
+    audit_key_file: str = ""
 
 
 def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[str, str]) -> Table:

@@ -46,13 +46,26 @@ def places_for(sdd_dir: Path, environ: Mapping[str, str]) -> Places:
     runtime_root = environ.get("XDG_RUNTIME_DIR") or str(
         Path(tempfile.gettempdir()) / f"bernstein-svc-{os.getuid()}"
     )
-    state_root = environ.get("XDG_STATE_HOME") or str(
-        Path(environ.get("HOME") or Path.home()) / ".local" / "state"
-    )
     return Places(
         sdd_dir=resolved,
         runtime_dir=Path(runtime_root) / "bernstein-svc" / name,
-        secrets_dir=Path(state_root) / "bernstein-svc" / name,
+        secrets_dir=_state_root(environ) / "bernstein-svc" / name,
+    )
+
+
+def audit_key_path(configured: str, environ: Mapping[str, str]) -> Path:
+    """The file of the key that MACs are made with: the configured one, else the peer's place."""
+    if configured:
+        if not Path(configured).is_absolute():
+            raise InvalidInput(f"[signer] audit_key_file: {configured!r} is not an absolute path")
+        return Path(configured)
+    return _state_root(environ) / "bernstein" / "audit.key"
+
+
+def _state_root(environ: Mapping[str, str]) -> Path:
+    return Path(
+        environ.get("XDG_STATE_HOME")
+        or Path(environ.get("HOME") or Path.home()) / ".local" / "state"
     )
 
 

@@ -32,6 +32,8 @@ OPTIONS = [
     # Two servers on one port would both start and share the calls.
     ("grpc.so_reuseport", 0),
 ]
+# How long calls in flight may take when the service stops.
+STOP_GRACE_SECONDS = 5.0
 # Generic in the stubs only.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 log = structlog.get_logger()
@@ -176,7 +178,7 @@ def serve(
             stopping.set()
     log.info("stopping")
     health_of.enter_graceful_shutdown()
-    server.stop(grace=10).wait()
+    server.stop(grace=STOP_GRACE_SECONDS).wait()
     finish()
 
 

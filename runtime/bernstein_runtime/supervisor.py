@@ -23,6 +23,9 @@ from bernstein_runtime.places import Places, make_state
 ENVIRONMENT = ("HOME", "LANG", "PATH", "TMPDIR", "TZ", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 ENVIRONMENT_PREFIXES = ("LC_", "BERNSTEIN_SVC_", "SSL_CERT_")
+# The peer's name for the file of the audit key, and what the signer reads instead.
+PEER_AUDIT_KEY = "BERNSTEIN_AUDIT_KEY_PATH"
+AUDIT_KEY_FILE = "BERNSTEIN_SVC_SIGNER_AUDIT_KEY_FILE"
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
@@ -32,6 +35,8 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name in ENVIRONMENT or name.upper() in PROXIES or name.startswith(ENVIRONMENT_PREFIXES)
     }
+    if environ.get(PEER_AUDIT_KEY) and AUDIT_KEY_FILE not in kept:
+        kept[AUDIT_KEY_FILE] = os.path.abspath(environ[PEER_AUDIT_KEY])  # noqa: PTH100 - links stay
     return kept | {"GRPC_VERBOSITY": "ERROR"}
 
 

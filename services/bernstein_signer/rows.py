@@ -1,15 +1,16 @@
 """A run's rows as they arrive: recomputed, and held against what was sealed of the run before."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
+from bernstein_formats.audit_range import AuditRange
 from bernstein_formats.errors import InvalidInput, LedgerRefused, LimitExceeded
 from bernstein_formats.journal_reader import LineBlocks
 from bernstein_formats.receipt_build import ReceiptBuilder
 from bernstein_formats.receipt_file import receipt_cose_preimage, receipt_head, receipt_tail
-from bernstein_formats.run_receipt import ReceiptSignature
+from bernstein_formats.run_receipt import ReceiptSignature, ReceiptSubject
 from bernstein_formats.seal import Entry
 from bernstein_signer.key import Key
 from bernstein_signer.ledger import Head, Run, head_of
@@ -25,18 +26,27 @@ class Receipt:
     signature: bytes
     cose_signature: bytes
     sha256: bytes
+    audit_macs: bytes
 
 
 class Rows:
     """Takes the stored bytes of the journal, then of the spine; grows with the spine only."""
 
-    def __init__(self, run: Run, sealed: Entry | None, row_count: int | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        sealed: Entry | None,
+        row_count: int | None = None,
+        audit: AuditRange | None = None,
+    ) -> None:
         """`sealed` is the run's newest seal; `row_count` is what a receipt announces."""
         self._run = run
         self._sealed = None if sealed is None else head_of(sealed)
         self._announced = row_count
         self._builder = ReceiptBuilder(run.run_id)
-        self._digest = sha256(receipt_head(row_count or 0))
+        self._audit = audit
+        block = audit.block if audit else b""
+        self._digest = sha256(receipt_head(row_count or 0, audit_block=block))
         self._count = 0
         self._has_spine = False
         self.journal_bytes = 0
@@ -45,7 +55,7 @@ class Rows:
         """Take the journal. Raises LedgerRefused where it departs from the sealed rows."""
         if self._has_spine:
             raise InvalidInput("journal bytes came after the spine's; send the journal first")
-        for block in LineBlocks(_bounded(self._counted(chunks))):
+        for block in LineBlocks(bounded(self._counted(chunks))):
             for chunk in self._builder.event_chunks(block):
                 self._digest.update(chunk)
                 self._count += 1
@@ -60,7 +70,7 @@ class Rows:
     def take_spine(self, chunks: Iterable[bytes]) -> None:
         """Take the spine, which comes last."""
         self._has_spine = True
-        for block in LineBlocks(_bounded(chunks)):
+        for block in LineBlocks(bounded(chunks)):
             for line in block:
                 self._builder.add_spine_line(line)
 
@@ -86,12 +96,17 @@ class Rows:
 
     def sign(self, key: Key) -> Receipt:
         """The receipt over all rows."""
-        subject = self._builder.subject()
+        subject = self._subject()
         signature = key.sign(subject.preimage())
         made = ReceiptSignature(key.key_id, key.public_key, signature)
         self._digest.update(receipt_tail(subject, self._builder.spine_entries, made))
         cose_signature = key.sign(receipt_cose_preimage(subject, key.key_id))
-        return Receipt(signature, cose_signature, self._digest.digest())
+        macs = self._audit.macs if self._audit else b""
+        return Receipt(signature, cose_signature, self._digest.digest(), macs)
+
+    def _subject(self) -> ReceiptSubject:
+        subject = self._builder.subject()
+        return replace(subject, audit=self._audit.binding) if self._audit else subject
 
     def _check_sealed_head(self, sealed: Head) -> None:
         subject = self._builder.subject()
@@ -110,7 +125,7 @@ class Rows:
         )  # fmt: skip
 
 
-def _bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The chunks; LimitExceeded where a line goes on too long."""
     pending = 0
     for chunk in chunks:

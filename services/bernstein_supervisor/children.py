@@ -13,7 +13,8 @@ from bernstein_runtime.places import Places
 SERVICES = ("journal", "recorder", "rederiver", "signer")
 # A log larger than this is put aside when its service starts.
 LOG_BYTES_MAX = 4 * 1024 * 1024
-STOP_SECONDS = 15.0
+# Longer than a service lets its calls finish; after that it is killed.
+STOP_SECONDS = 8.0
 
 
 @dataclass(slots=True)
@@ -86,11 +87,12 @@ class Children:
 
     def stop(self) -> None:
         """End every service; each finishes what it acknowledged."""
+        give_up = time.monotonic() + STOP_SECONDS
         for child in self.running.values():
             child.process.terminate()
         for child in self.running.values():
             try:
-                child.process.wait(STOP_SECONDS)
+                child.process.wait(max(0.0, give_up - time.monotonic()))
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import click
 import pytest
-from bernstein_cli.main import cli, main
 
 from bernstein_cli import peer as handing_over
+from bernstein_cli.main import cli, main
 
 DRIVER = Path(__file__).with_name("peer_driver.py")
 RECORDED = Path(handing_over.__file__).with_name("peer_commands.json")
@@ -69,8 +69,7 @@ def own_main(
         except HandedOver as handed:
             return list(handed.args)
         except SystemExit as ended:
-            assert ended.code is None or isinstance(ended.code, int)
-            code = ended.code or 0
+            code = ended.code if isinstance(ended.code, int) else 1
         return Ended(int(code or 0), *capsys.readouterr())
 
     return run

@@ -23,6 +23,7 @@ from bernstein_api.recorder.v1 import recorder_pb2_grpc
 from bernstein_formats import errors
 from bernstein_formats.llm_calls import CallRequest, call_line
 from bernstein_runtime.channel import open_channel
+from bernstein_runtime.limits import PIECE_BYTES_MAX
 from bernstein_runtime.places import make_state, places_for
 from bernstein_runtime.status import error_from
 from bernstein_tour.model_server import ModelServer
@@ -533,8 +534,9 @@ def test_stored_calls_of_an_importer_replay_here(recorder):
         recorder.send(
             "AppendCalls", pb.AppendCallsRequest(run_id="run-1", data=b"x", start_offset=7)
         )
+    too_much = pb.AppendCallsRequest(run_id="run-1", data=b"x" * (PIECE_BYTES_MAX + 1))
     with pytest.raises(errors.LimitExceeded):
-        recorder.send("AppendCalls", pb.AppendCallsRequest(run_id="run-1", data=b"x" * (3 * 1024 * 1024 + 1)))
+        recorder.send("AppendCalls", too_much)
     assert recorder.path().read_bytes() == data
     assert text(recorder.call(recorder.replay().session_id, "r1")) == "one"
 

@@ -48,9 +48,10 @@ def test_the_mac_is_over_the_row_without_it():
     row = {**entry(), "hmac": "x"}
     text = json.dumps(entry(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     keys = mac_keys(b"key")
-    assert row_mac({**row, "v": 1}, keys) == hmac.new(
-        b"key", text.replace('"v":2', '"v":1').encode(), hashlib.sha256
-    ).hexdigest()
+    assert (
+        row_mac({**row, "v": 1}, keys)
+        == hmac.new(b"key", text.replace('"v":2', '"v":1').encode(), hashlib.sha256).hexdigest()
+    )
     expected = hmac.new(keys.lineage, text.encode(), hashlib.sha256).hexdigest()
     assert row_mac(row, keys) == expected
 

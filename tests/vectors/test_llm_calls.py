@@ -21,47 +21,20 @@ from bernstein_formats.llm_replay import Replay, check_has_calls
 FOLDER = Path(__file__).parent / "data" / "llm"
 INDEX = json.loads((FOLDER / "INDEX.json").read_text())
 
-KINDS_HERE = ("llm_keys", "llm_record", "llm_replay")
+KINDS_HERE = ("llm_keys", "llm_record", "llm_replay", "call_llm")
 
-# Not of the recorded calls: switches, the wired client, and what part 2 builds.
-PENDING = (
-    "032-env-flags",
-    "033-call-llm-wiring",
-    "034-gateway-keys",
-    "035-gateway-record",
-    "036-gateway-hits",
-    "037-gateway-other-order",
-    "038-gateway-divergence",
-    "039-gateway-exhausted",
-    "040-gateway-lenient",
-    "041-gateway-seq-order",
-    "042-gateway-no-seq",
-    "043-gateway-mixed-seq",
-    "044-gateway-missing",
-    "045-gateway-empty",
-    "046-gateway-unversioned",
-    "047-gateway-mixed-schemes",
-    "048-gateway-v2-reader",
-    "049-gateway-v2-both",
-    "050-gateway-torn",
-    "051-gateway-no-response",
-    "052-gateway-array-row",
-    "053-gateway-bad-utf8",
-    "054-diff-identical",
-    "055-diff-response",
-    "056-diff-kind",
-    "057-diff-length",
-    "058-diff-python-equality",
-    "059-diff-mutation-kind-field",
-    "060-diff-array-row",
-    "061-provider-rows-free",
-    "062-provider-rows-deterministic",
-    "063-provider-verify",
-    "064-provider-sidecar",
-    "065-thread-sse",
-    "066-thread-sse-jcs",
-    "067-thread-client",
-)
+KINDS_ELSEWHERE = {
+    "env": "tests/unit/test_run_environment and test_gateway_fixtures",
+    "gateway_keys": "test_gateway_fixtures",
+    "gateway_record": "test_gateway_fixtures",
+    "gateway_replay": "test_gateway_fixtures",
+    "pair": "test_provider_state",
+    "provider_rows": "test_provider_state",
+    "provider_verify": "test_provider_state",
+    "provider_sidecar": "test_provider_state",
+    "thread": "test_thread",
+    "thread_client": "test_thread",
+}
 
 # The peer crashes on the hostile line or drops an empty answer; ours serves what was recorded.
 OURS: dict[str, list[JsonValue]] = {
@@ -114,9 +87,8 @@ def outcome(result):
     return {"raises": "ReplayMissError", "text": text, "key": result.key, "model": result.model}
 
 
-def test_every_case_is_run_here_or_pending_by_name():
-    here = [name for kind in KINDS_HERE for name in cases(kind)]
-    assert [each["name"] for each in INDEX] == [*here, *PENDING]
+def test_every_case_is_run_here_or_elsewhere():
+    assert {each["kind"] for each in INDEX} == {*KINDS_HERE, *KINDS_ELSEWHERE}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +152,26 @@ def test_opening_refuses_an_empty_recording_as_the_peer_does(case):
         assert str(caught.value).startswith(opened["message_prefix"])
     elif played.strict:
         check_has_calls(played._index, "<PATH>/llm_calls.jsonl")
+
+
+def test_the_wired_client_records_and_replays_as_the_peers():
+    case = "033-call-llm-wiring"
+    calls, expected = read(case, "calls.json"), read(case, "expected.json")
+    data = b"".join(
+        call_line(request(asked), response, ts=1700000000.125)
+        for asked, response in zip(calls, expected["record_results"], strict=True)
+    )
+    assert (FOLDER / case / "expected.jsonl").read_bytes() == data
+    index = CallIndex(build_index(data, b""))
+    asked = [*calls, calls[0], {"prompt": "unseen", "model": "m"}]
+    played = Replay(index, lambda offset, length: data[offset : offset + length], strict=True)
+    for each, wanted in zip(asked, expected["strict"]["results"], strict=True):
+        got = outcome(played.look_up(request(each)))
+        if isinstance(wanted, str):
+            assert got == {"response": wanted}
+        else:
+            assert (got["raises"], got["key"]) == (wanted["raises"], wanted["key"])
+    assert played.coverage_line("<PATH>") == expected["strict"]["coverage_line"]
 
 
 @pytest.mark.parametrize(("case", "responses"), list(OURS.items()))
