@@ -1,64 +1,18 @@
 """The services of one project folder, found or started, each over one channel."""
 
 import os
-import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from itertools import count
 from pathlib import Path
-from typing import Any, Self, TypeVar
-
-import grpc
+from typing import Self
 
 from bernstein_client.journal import JournalClient
 from bernstein_client.recorder import RecorderClient
 from bernstein_client.rederiver import RederiverClient
-from bernstein_runtime import limits
-from bernstein_runtime.channel import call, open_channel
+from bernstein_client.service_channel import ServiceChannel
 from bernstein_runtime.places import places_for
-from bernstein_runtime.status import error_from
 from bernstein_runtime.supervisor import Supervisor
-
-Answer = TypeVar("Answer")
-
-
-class Connection:
-    """One service: its channel, and how calls to it are made."""
-
-    def __init__(self, name: str, supervisor: Supervisor) -> None:
-        self._revive: Callable[[], None] = lambda: supervisor.ensure(name)
-        self._revive()
-        self.channel = open_channel(supervisor.places.socket(name))
-        self._service = f"/bernstein_api.{name}.v1.{name.capitalize()}Service"
-        # Unique among all clients of all hosts, so that a retry is never taken for another's call.
-        self._client_id = secrets.token_hex(8)
-        self._numbers = count()
-
-    def request_id(self) -> str:
-        """A new id for a call that changes something."""
-        return f"{self._client_id}-{next(self._numbers)}"
-
-    def call(
-        self,
-        method: Callable[..., Answer],
-        request: object,
-        name: str,
-        timeout: float = limits.CALL_TIMEOUT_SECONDS,
-    ) -> Answer:
-        """One answer. Raises our own errors; tried again where the contract says it is safe."""
-        return call(
-            f"{self._service}/{name}",
-            lambda: method(request, timeout=timeout),
-            revive=self._revive,
-        )
-
-    def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
-        """The answers of a server stream, its failure as one of our errors."""
-        try:
-            yield from method(request, timeout=limits.LONG_CALL_TIMEOUT_SECONDS)
-        except grpc.RpcError as failure:
-            raise error_from(failure) from None
 
 
 class Services:
@@ -68,7 +22,7 @@ class Services:
         environ = os.environ if environ is None else environ
         self.places = places_for(sdd_dir, environ)
         self.supervisor = Supervisor(self.places, environ)
-        self._connections: list[Connection] = []
+        self._channels: list[ServiceChannel] = []
         self._lock = threading.Lock()
 
     @cached_property
@@ -86,9 +40,9 @@ class Services:
     def close(self) -> None:
         """Let go of the channels; the services go on."""
         with self._lock:
-            for connection in self._connections:
-                connection.channel.close()
-            self._connections.clear()
+            for opened in self._channels:
+                opened.channel.close()
+            self._channels.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -96,8 +50,8 @@ class Services:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _connect(self, name: str) -> Connection:
-        connection = Connection(name, self.supervisor)
+    def _connect(self, name: str) -> ServiceChannel:
+        opened = ServiceChannel(name, self.supervisor)
         with self._lock:
-            self._connections.append(connection)
-        return connection
+            self._channels.append(opened)
+        return opened

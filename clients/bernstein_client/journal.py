@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_client.appender import Appender, AppendResult, EncodedEvent
+from bernstein_client.service_channel import ServiceChannel
 from bernstein_client.values import (
     BuiltReceipt,
     Finding,
@@ -22,14 +22,11 @@ from bernstein_formats.canonical import JsonValue, spelled
 from bernstein_formats.errors import SignatureWrong
 from bernstein_runtime import limits
 
-if TYPE_CHECKING:
-    from bernstein_client.connection import Connection
-
 
 class JournalClient:
     """Blocking; safe for any number of threads."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: ServiceChannel) -> None:
         self._connection = connection
         self._stub = journal_pb2_grpc.JournalServiceStub(connection.channel)
         self._appenders: dict[str, Appender] = {}

@@ -5,15 +5,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
+from bernstein_client.service_channel import ServiceChannel
 from bernstein_formats.canonical import JsonValue, spelled
 from bernstein_formats.errors import InvalidInput, SessionLost
 from bernstein_runtime import limits
-
-if TYPE_CHECKING:
-    from bernstein_client.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Account:
 class RecorderClient:
     """Blocking; safe for any number of threads."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: ServiceChannel) -> None:
         self._connection = connection
         self._stub = recorder_pb2_grpc.RecorderServiceStub(connection.channel)
         # How each session was opened, and the session that goes on for one that was lost.

@@ -1,19 +1,16 @@
 """The rederiver, as programs see it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bernstein_api.rederiver.v1 import rederiver_pb2, rederiver_pb2_grpc
+from bernstein_client.service_channel import ServiceChannel
 from bernstein_client.values import Rederived
-
-if TYPE_CHECKING:
-    from bernstein_client.connection import Connection
 
 
 class RederiverClient:
     """Blocking; safe for any number of threads."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: ServiceChannel) -> None:
         self._connection = connection
         self._stub = rederiver_pb2_grpc.RederiverServiceStub(connection.channel)
 

@@ -1,0 +1,53 @@
+"""One service: its channel, and how calls to it are made."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, TypeVar
+
+import grpc
+
+from bernstein_runtime import limits
+from bernstein_runtime.channel import call, open_channel
+from bernstein_runtime.status import error_from
+from bernstein_runtime.supervisor import Supervisor
+
+Answer = TypeVar("Answer")
+
+
+class ServiceChannel:
+    """Opened once the service runs. Safe for any number of threads."""
+
+    def __init__(self, name: str, supervisor: Supervisor) -> None:
+        self._revive: Callable[[], None] = lambda: supervisor.ensure(name)
+        self._revive()
+        self.channel = open_channel(supervisor.places.socket(name))
+        self._service = f"/bernstein_api.{name}.v1.{name.capitalize()}Service"
+        # Unique among all clients of all hosts, so that a retry is never taken for another's call.
+        self._client_id = secrets.token_hex(8)
+        self._numbers = count()
+
+    def request_id(self) -> str:
+        """A new id for a call that changes something."""
+        return f"{self._client_id}-{next(self._numbers)}"
+
+    def call(
+        self,
+        method: Callable[..., Answer],
+        request: object,
+        name: str,
+        timeout: float = limits.CALL_TIMEOUT_SECONDS,
+    ) -> Answer:
+        """One answer. Raises our own errors; tried again where the contract says it is safe."""
+        return call(
+            f"{self._service}/{name}",
+            lambda: method(request, timeout=timeout),
+            revive=self._revive,
+        )
+
+    def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
+        """The answers of a server stream, its failure as one of our errors."""
+        try:
+            yield from method(request, timeout=limits.LONG_CALL_TIMEOUT_SECONDS)
+        except grpc.RpcError as failure:
+            raise error_from(failure) from None
