@@ -17,6 +17,7 @@ from bernstein_cli.peer import PEER_VARIABLE, find_peer, peer_version
 from bernstein_formats.errors import BernsteinError, Conflict
 from bernstein_runtime import VERSION
 from bernstein_runtime.channel import open_channel
+from bernstein_runtime.config import RecorderConfig, SignerConfig, SupervisorConfig, load_table
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.places import Places
 from bernstein_runtime.status import error_from
@@ -43,6 +44,7 @@ def checks(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:
     yield from _program()
     yield _peer(environ)
     yield from _folders(places)
+    yield _configuration(places, environ)
     yield _socket_length(places)
     answer = supervisor.ask({"do": "status"})
     yield _lock(places, answers=answer is not None)
@@ -73,6 +75,20 @@ def _peer(environ: Mapping[str, str]) -> Check:
         return Check("peer", False, error.message, f"correct or unset {PEER_VARIABLE}")
     where = "not installed" if found is None else f"{found.path} ({found.found})"
     return Check("peer", True, f"{where}; {tested}")
+
+
+def _configuration(places: Places, environ: Mapping[str, str]) -> Check:
+    tables: tuple[tuple[type[Any], str], ...] = (
+        (SupervisorConfig, "supervisor"),
+        (RecorderConfig, "recorder"),
+        (SignerConfig, "signer"),
+    )
+    try:
+        for kind, name in tables:
+            load_table(kind, name, places.state_dir, environ)
+    except BernsteinError as error:
+        return Check("configuration", False, error.message, "correct that setting")
+    return Check("configuration", True, "every setting is known")
 
 
 def _folders(places: Places) -> Iterator[Check]:

@@ -1,12 +1,16 @@
 """What a shell completes where a run is asked for: names of folders, read without a service."""
 
 from pathlib import Path
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from bernstein_cli.local_run import run_ids
+from bernstein_cli.step_options import VERBS
 from bernstein_formats.run_choice import LATEST
+
+_VERBS: Final = ("list", "diff", "repair", *VERBS)
 
 
 def complete_runs(
@@ -21,7 +25,7 @@ def complete_replay(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The same, and the verbs of `replay`."""
-    verbs = [CompletionItem(verb) for verb in ("list", "diff") if verb.startswith(incomplete)]
+    verbs = [CompletionItem(verb) for verb in _VERBS if verb.startswith(incomplete)]
     return [*verbs, *complete_runs(ctx, param, incomplete)]
 
 

@@ -43,11 +43,14 @@ class Rows:
         return None
 
 
-def event_lines(rows: Iterable[Row], columns: int, note: Callable[[str], None]) -> Iterator[str]:
-    """The table, line by line; `note` hears where a clock went back."""
+def event_lines(
+    rows: Iterable[Row], columns: int, note: Callable[[str], None], first: int = 0
+) -> Iterator[str]:
+    """The table, line by line; `first` is the first row's position, `note` hears where a clock
+    went back."""
     yield fitted(_NAMES, _WIDTHS, columns)
     newest: float | None = None
-    for position, row in enumerate(rows):
+    for position, row in enumerate(rows, first):
         ts = _number(row.get("ts"))
         if ts is not None and newest is not None and ts < newest:
             note(f"the clock went back before row {position}; times are no evidence")

@@ -37,11 +37,18 @@ COMMANDS = {
         "bernstein_cli.commands.replay:replay",
         "Show, verify, re-derive or compare recorded runs.",
     ),
+    "session": (
+        "bernstein_cli.commands.session:session",
+        "Fork recorded sessions, step by step.",
+    ),
     "verify": (
         "bernstein_cli.commands.verify:verify",
         "Sign a run's receipt, or verify one offline.",
     ),
     "import": ("bernstein_cli.commands.import_:import_", "Take in runs that the peer recorded."),
+    "follow": ("bernstein_cli.commands.follow:follow", "Show a run's rows as they are written."),
+    "view": ("bernstein_cli.commands.view:view", "Show a run's live page in a browser."),
+    "thread": ("bernstein_cli.commands.thread:thread", "Check what viewers see of a run."),
     "keys": ("bernstein_cli.commands.keys:keys", "Make keys that sign receipts."),
     "services": (
         "bernstein_cli.commands.services:services",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from bernstein_cli.signing_key import SigningKey
@@ -21,9 +22,9 @@ _SEAL_KEY_FILE: Final = "seal-key.pub.pem"
 
 @contextmanager
 def once_signer(
-    key: SigningKey, places: Places, environ: Mapping[str, str]
+    key: SigningKey, places: Places, environ: Mapping[str, str], audit_key: Path | None = None
 ) -> Iterator[OnceSigner]:
-    """Start one and end it. Raises KeyUnusable when it cannot use the key."""
+    """Start one and end it. Raises KeyUnusable when it cannot use a key that it is to read."""
     make_state(places)
     signer = OnceSigner(
         places.runtime_dir / f"once-{secrets.token_hex(8)}.sock", secrets.token_hex(32).encode()
@@ -32,6 +33,8 @@ def once_signer(
     seal_key = places.secrets_dir / _SEAL_KEY_FILE
     if seal_key.exists():
         command += ["--seal-key", str(seal_key)]
+    if audit_key is not None:
+        command += ["--audit-key", str(audit_key)]
     with (
         places.log(_LOG_NAME).open("wb") as log,
         subprocess.Popen(  # noqa: S603 - our own module, no shell

@@ -177,5 +177,5 @@ def _hops(environ: Mapping[str, str]) -> int:
 
 
 def _refuse(what: str) -> NoReturn:
-    print(f"{_COMMAND}: {what}", file=sys.stderr)
+    print(f"{_COMMAND}: {what} [NOT_PART_OF_THIS_DISTRIBUTION]", file=sys.stderr)
     raise SystemExit(EXIT_NOT_OURS)

@@ -26,6 +26,8 @@ def check_output(path: Path) -> None:
     if path.exists() and path.stat().st_size and not _is_receipt(path):
         raise Conflict(f"{path} is no receipt and stays; give --output another name", path=path)
     cose = path.with_name(COSE_NAME)
+    if path.name == COSE_NAME:
+        raise Conflict(f"{path} is where the COSE file goes; give --output another name", path=path)
     if cose.is_dir():
         raise Conflict(f"{cose} is a folder; the receipt's COSE file goes there", path=cose)
 
@@ -45,6 +47,22 @@ def write_receipt(path: Path, build: Build) -> BuiltReceipt:
             f"cannot write {path}: {error.strerror}; choose another place with --output", path=path
         ) from error
     return built
+
+
+def write_new_file(path: Path, data: bytes) -> None:
+    """Write a file that is not there yet, whole or not at all. Raises Conflict, StoreFailed."""
+    if path.exists():
+        raise Conflict(f"{path} is there already and stays; name another file", path=path)
+    replace_file(path, data)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Have a file hold other bytes: the old ones or the new ones, never a part. StoreFailed."""
+    try:
+        with _replacing(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise StoreFailed(f"cannot write {path}: {error.strerror}", path=path) from error
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from bernstein_cli.run_reader import RunReader
 from bernstein_cli.runs_table import run_document, runs_lines
 from bernstein_cli.table import width
 from bernstein_cli.verification_view import (
-    is_clean,
     verification_advice,
     verification_document,
     verification_lines,
@@ -80,7 +79,7 @@ def verify(asked: Asked, run_id: str) -> int:
     _meant(asked, run_id)
     with Progress("verifying") as progress:
         found = asked.runs.verify_run(run_id, progress)
-    clean = is_clean(found)
+    clean = found.is_clean
     if asked.as_json:
         document(verification_document(found, run_id))
     else:

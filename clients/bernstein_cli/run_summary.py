@@ -41,7 +41,7 @@ def summary_lines(result: RunResult) -> Iterator[str]:
         recording = result.recording
         yield f"recorded: {recording.call_count} model calls, {recording.size_bytes} bytes"
     else:
-        yield "recorded: no model call, so a replay of this run asks no model either"
+        yield "recorded: no model call; to record them set BERNSTEIN_DETERMINISTIC_SEED"
     yield f"sealed head: {result.head_hash_hex} ({result.row_count} rows)"
 
 
@@ -69,12 +69,12 @@ def advice_lines(result: RunResult, plan_path: Path) -> Iterator[str]:
     if result.next_step:
         yield f"  {result.next_step}"
     run_id = result.run_id
-    if result.recording is not None:
+    if result.recording is not None and result.recording.call_count:
         yield f"  BERNSTEIN_REPLAY_RUN_ID={run_id} bernstein run {shlex.quote(str(plan_path))}"
     yield f"  bernstein replay {run_id} --verify"
     if result.replay is None:
         yield f"  bernstein replay {run_id} --re-derive"
-        yield f"  bernstein verify run {run_id}"
+        yield f"  bernstein verify run {run_id} --signing-key-path KEY.pem"
     elif not result.replay.heads_equal:
         yield f"  bernstein replay diff {result.replay.replay_of} {run_id}"
 

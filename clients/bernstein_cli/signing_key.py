@@ -59,3 +59,8 @@ def require_resident_key(places: Places, environ: Mapping[str, str]) -> None:
             f" {PATH_VARIABLE} or {NAME_VARIABLE}, or configure [signer] receipt_key_file;"
             " `bernstein keys new FILE` makes one"
         )
+
+
+def without_key(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment that agents may see: not the variable that holds the key."""
+    return {name: value for name, value in environ.items() if name != environ.get(NAME_VARIABLE)}

@@ -13,20 +13,9 @@ from bernstein_formats.journal_verdict import UNAUTHENTICATED_FIELDS
 Document: TypeAlias = dict[str, Printed]
 
 
-def has_diverged(found: Verification) -> bool:
-    """Whether the chain is broken or a line is no row at all."""
-    return not found.chain_consistent or found.discarded_count > 0
-
-
-def is_clean(found: Verification) -> bool:
-    """Whether the command exits with 0."""
-    bad = has_diverged(found) or found.provider_errors or found.findings
-    return not bad and found.identity != "mismatched"
-
-
 def verification_document(found: Verification, run_id: str) -> Document:
     """The JSON; `run_id` is the id as it was typed, as in the peer."""
-    if has_diverged(found):
+    if found.has_diverged:
         return _divergence(found, run_id) | _ours(found)
     if found.provider_errors:
         return _provider(found, run_id) | _ours(found)
@@ -90,7 +79,7 @@ def _ours(found: Verification) -> Document:
 
 def verification_lines(found: Verification, run_id: str) -> Iterator[str]:
     """The lines for people."""
-    if has_diverged(found):
+    if found.has_diverged:
         yield from _divergence_lines(found, run_id)
     elif found.provider_errors:
         yield f"PROVIDER STATE CHANGED in run {run_id}; its replay proves nothing"
@@ -140,4 +129,4 @@ def verification_advice(found: Verification, run_id: str) -> Iterator[str]:
             f" --from-step {found.divergent_index}`"
         )
     elif found.discarded_count:
-        yield "a torn end is put in order by `bernstein replay repair RUN`, which the peer has"
+        yield f"a torn end is put in order by `bernstein replay repair {run_id}`"

@@ -186,9 +186,7 @@ class Performance:
         if loop is not None and (script is None or script.has_released):
             loop.release()
         account = None if calls is None else calls.close()
-        recording = account.recording if account is not None else None
-        if script is not None:
-            recording = script.calls
+        recording = self._recording(account) if script is None else script.calls
         if recording is not None:
             numbers = recording.call_count, recording.size_bytes, recording.sha256_hex
             self.ledger.append([recording_event(*numbers)])
@@ -204,6 +202,10 @@ class Performance:
                 )
             )
         return account
+
+    def _recording(self, account: Account | None) -> Recording | None:
+        """What was recorded; None when nothing was to be, which is not the same as no call."""
+        return account.recording if account is not None and self.options.seed else None
 
     def _result(
         self, outcome: str, loop: Loop, account: Account | None, finished: FinishedRun
@@ -221,7 +223,7 @@ class Performance:
             undone=_titles(schedule.undone),
             head_hash_hex=finished.head_hash_hex,
             row_count=finished.row_count,
-            recording=account.recording if account is not None and replay is None else None,
+            recording=self._recording(account) if replay is None else None,
             replay=replay,
             next_step=_next_step(self.options, outcome),
         )

@@ -49,6 +49,7 @@ class RecordedCall:
             f" temperature {self.temperature[:_SHOWN_CHARACTERS]},"
             f" max_tokens {self.max_tokens[:_SHOWN_CHARACTERS]},"
             f" prompt of {self.prompt_len} characters{digest}"
+            + (f", asked by {_shown(self.lane)}" if self.lane else "")
         )
 
 
@@ -136,14 +137,25 @@ def recorded_call(row: dict[str, JsonValue], line: int) -> RecordedCall:
     )
 
 
-def explain_unknown(key: str, asked: CallRequest, recorded: Iterable[RecordedCall]) -> Miss:
-    """Explain a key that was never recorded by the nearest call; of equals the first one counts."""
+def explain_unknown(
+    key: str, asked: CallRequest, lane: str, recorded: Iterable[RecordedCall]
+) -> Miss:
+    """Explain a key that was never recorded by the nearest call.
+
+    Nearest is the one with the fewest differing fields; then one whose prompt is the same, one of
+    the caller's own lane, the one whose prompt is nearest in length, and the first.
+    """
     nearest: RecordedCall | None = None
     differences: tuple[Difference, ...] = _NO_DIFFERENCE
-    best = (0, False)
+    best = (0, False, False, 0)
     for call in recorded:
         found = find_differences(asked, call)
-        score = len(found), any(each.field == "prompt" for each in found)
+        score = (
+            len(found),
+            any(each.field == "prompt" for each in found),
+            call.lane != lane,
+            abs(len(asked.prompt) - (call.prompt_len or 0)),
+        )
         if nearest is None or score < best:
             nearest, differences, best = call, found, score
     same_prompt = nearest is not None and not best[1]

@@ -120,7 +120,8 @@ class Replay:
             self.misses += 1
         records = self._index.find(digest)
         if not records:
-            return explain_unknown(digest.hex(), request, self._calls_around_the_last_served())
+            around = self._calls_around_the_last_served()
+            return explain_unknown(digest.hex(), request, lane, around)
         return self._explain_known(digest.hex(), request, lane, records)
 
     def _explain_known(

@@ -46,6 +46,24 @@ class SignerConfig:
     audit_key_file: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """`[gateway]`: where browsers reach it (port 0: any free one), and how many may look at once.
+
+    Beyond this host it needs a certificate.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls_certificate_file: str = ""
+    tls_key_file: str = ""
+    viewers_max: int = 256
+    heartbeat_seconds: float = 15.0
+
+
+TABLES = ("gateway", "recorder", "signer", "supervisor")
+
+
 def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[str, str]) -> Table:
     """The table `[name]` as `kind`. Raises InvalidInput that names file and member."""
     path = Path(environ.get("BERNSTEIN_SVC_CONFIG") or state_dir / "bernstein.toml")
@@ -78,6 +96,10 @@ def _table_in(path: Path, name: str, *, required: bool) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(f"{path}: {error}", path=path) from error
+    for table_name in document:
+        if table_name not in TABLES:
+            known = ", ".join(TABLES)
+            raise InvalidInput(f"{path}: no table [{table_name}]; there are {known}", path=path)
     table = document.get(name, {})
     if not isinstance(table, dict):
         raise InvalidInput(f"{path}: {name!r} must be a table", path=path)

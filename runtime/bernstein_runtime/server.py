@@ -152,10 +152,13 @@ def serve(
     *,
     busy: Callable[[], bool] = lambda: False,
     finish: Callable[[], None] = lambda: None,
+    streams_max: int = 0,
+    end_streams: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or idleness; `register` adds the servicer and names it.
 
     `busy` keeps an idle server alive; `finish` runs last, when no call is in flight any more.
+    Streams without an end have threads beside the usual ones; `end_streams` ends them at a stop.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -165,7 +168,7 @@ def serve(
         watch.start()
     activity = Activity()
     server = grpc.server(
-        futures.ThreadPoolExecutor(max_workers=limits.WORKER_THREADS),
+        futures.ThreadPoolExecutor(max_workers=limits.WORKER_THREADS + streams_max),
         interceptors=[Boundary(activity, listener.token, stopping)],
         options=OPTIONS,
     )
@@ -178,6 +181,7 @@ def serve(
             stopping.set()
     log.info("stopping")
     health_of.enter_graceful_shutdown()
+    end_streams()
     server.stop(grace=STOP_GRACE_SECONDS).wait()
     finish()
 

@@ -72,7 +72,7 @@ def printable(text: str) -> str:
 
 def error_from(failure: grpc.RpcError) -> BernsteinError:
     """The error that the service raised, or one that names what happened on the way."""
-    assert isinstance(failure, grpc.Call)
+    assert isinstance(failure, grpc.Call | grpc.aio.AioRpcError)
     for key, value in failure.trailing_metadata() or ():
         if key == DETAILS_KEY and isinstance(value, bytes):
             found = _error_in(status_pb2.Status.FromString(value))

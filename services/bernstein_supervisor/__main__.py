@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,10 @@ class Supervisor:
         while time.monotonic() < give_up:
             if accepts(self._places.socket(service)):
                 return {"ok": True}
-            if not self._children.is_alive(service):
+            code = self._children.exit_code(service)
+            if code == 0:  # it was just ending when it was asked for
+                self._children.start(service)
+            elif code is not None:
                 break
             time.sleep(0.005)
         return {
@@ -152,7 +156,12 @@ def last_error(log: Path) -> str:
 
 def say(event: str, **facts: object) -> None:
     """One JSON line; structlog would double the size of this process."""
-    line = {"event": event, "service": "supervisor", "unix_time": int(time.time())} | facts  # noqa: TID251
+    now = datetime.fromtimestamp(time.time(), UTC).isoformat()  # noqa: TID251
+    line = {
+        "event": event,
+        "service": "supervisor",
+        "timestamp": now.replace("+00:00", "Z"),
+    } | facts
     print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: TID251, T201
 
 

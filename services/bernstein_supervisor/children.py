@@ -10,7 +10,7 @@ from pathlib import Path
 from bernstein_formats.errors import InvalidInput, Unavailable
 from bernstein_runtime.places import Places
 
-SERVICES = ("journal", "recorder", "rederiver", "signer")
+SERVICES = ("journal", "recorder", "rederiver", "signer", "gateway")
 # A log larger than this is put aside when its service starts.
 LOG_BYTES_MAX = 4 * 1024 * 1024
 # Longer than a service lets its calls finish; after that it is killed.
@@ -66,10 +66,9 @@ class Children:
         except BrokenPipeError as error:
             raise Unavailable("the service ended while it was started; see its log") from error
 
-    def is_alive(self, service: str) -> bool:
-        """Whether its process runs."""
-        child = self.running.get(service)
-        return child is not None and child.process.poll() is None
+    def exit_code(self, service: str) -> int | None:
+        """How the process of a started service ended; None while it runs."""
+        return self.running[service].process.poll()
 
     def reap(self) -> list[str]:
         """Notice ended processes; start again those that died. Returns what was started again."""

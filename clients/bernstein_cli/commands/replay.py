@@ -1,7 +1,7 @@
 """`bernstein replay`: show, verify, re-derive, rebuild, list and compare recorded runs."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -10,12 +10,14 @@ from bernstein_cli.completion import complete_replay
 from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.peer import knows_peer
 from bernstein_cli.replay_answers import Asked
+from bernstein_cli.replay_repair import repair
 from bernstein_cli.run_reader import open_runs
-from bernstein_formats import paths
-from bernstein_formats.errors import InvalidInput, RunNotFound
+from bernstein_cli.step_options import Common, StepOptions, step_options, step_verb
+from bernstein_formats.errors import RunNotFound
 from bernstein_formats.run_choice import LATEST
 
 LIST: Final = "list"
+REPAIR: Final = "repair"
 DIFF: Final = "diff"
 
 
@@ -33,9 +35,12 @@ DIFF: Final = "diff"
     type=click.Path(exists=True, path_type=Path),
     help="Read this journal, or the run in this folder; implies --offline.",
 )
+@click.option("--recover", is_flag=True, help="Repair: take rows out of damaged lines, too.")
+@step_options
 @click.pass_context
 def replay(
     ctx: click.Context,
+    /,
     *,
     words: tuple[str, ...],
     sdd_dir: str,
@@ -46,8 +51,10 @@ def replay(
     from_step: int | None,
     offline: bool,
     file: Path | None,
+    recover: bool,
+    **of_steps: Any,
 ) -> int:
-    """Show what a run recorded: RUN_ID, or `latest`.
+    """Show what a run recorded: RUN_ID, or `latest`; or one agent's steps: AGENT_ID.
 
     \b
     bernstein replay list                   the recorded runs
@@ -56,13 +63,30 @@ def replay(
     bernstein replay RUN --re-derive        did the schedule follow its rules?
     bernstein replay RUN --from-step N      the state after N events
     bernstein replay diff RUN_A RUN_B       where do two runs part?
+    bernstein replay repair RUN             put a damaged journal in order; the original is kept
+    bernstein replay AGENT [--walk]         an agent's own steps, one after the other
+    bernstein replay export AGENT [OUT]     a receipt of them that verifies anywhere
+    bernstein replay publish AGENT [OUT]    the same, redacted; --preview, then --opt-in
+    bernstein replay verify RECEIPT         is a receipt whole and unedited?
+    bernstein replay diff-journal A B       where do two agents' steps part?
+    bernstein replay debug A [B]            one chain in full, or two side by side
 
     --verify wins over --re-derive, and that over --from-step. Exit codes: 0 clean, 1 not clean or
     no such run, 2 wrong usage. To run a plan again from its record, set BERNSTEIN_REPLAY_RUN_ID
     for `bernstein run`.
     """
     words = words or ((LATEST,) if file is not None else ())
-    _check_words(ctx, words, Path(sdd_dir))
+    has_mode = verify or re_derive or from_step is not None or file is not None
+    verb = step_verb(Path(sdd_dir), words, has_mode=has_mode)
+    options = StepOptions(**of_steps)
+    if verb is not None or options.misplaced(None):
+        from bernstein_cli.commands.replay_steps import answer  # noqa: PLC0415 - seldom needed
+
+        common = Common(Path(sdd_dir), as_json, limit, offline)
+        return answer(ctx, verb, words, options, common)
+    if words[:1] == (REPAIR,):
+        return repair(words[1:], Path(sdd_dir), recover=recover, as_json=as_json)
+    _check_words(ctx, words)
     with open_runs(Path(sdd_dir), offline=offline, file=file) as runs:
         asked = Asked(runs, Path(sdd_dir), as_json)
         if words[0] == LIST:
@@ -70,16 +94,22 @@ def replay(
         if words[0] == DIFF:
             return replay_answers.diff(asked, words[1], words[2])
         try:
-            if verify:
-                return replay_answers.verify(asked, words[0])
-            return _other(asked, words[0], limit, from_step, re_derive=re_derive)
+            return _of_run(asked, words[0], limit, from_step, verify=verify, re_derive=re_derive)
         except RunNotFound as error:
             return replay_answers.not_found(asked, words[0], error)
 
 
-def _other(
-    asked: Asked, run_id: str, limit: int | None, from_step: int | None, *, re_derive: bool
+def _of_run(
+    asked: Asked,
+    run_id: str,
+    limit: int | None,
+    from_step: int | None,
+    *,
+    verify: bool,
+    re_derive: bool,
 ) -> int:
+    if verify:
+        return replay_answers.verify(asked, run_id)
     if re_derive:
         return replay_answers.rederive(asked, run_id)
     if from_step is not None:
@@ -87,24 +117,13 @@ def _other(
     return replay_answers.show(asked, run_id, limit)
 
 
-def _check_words(ctx: click.Context, words: tuple[str, ...], sdd_dir: Path) -> None:
+def _check_words(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Hand over what the peer alone does here; UsageError for what nobody understands."""
     if not words:
         raise click.UsageError("name a run, `latest`, `list` or `diff`", ctx)
     first = words[0]
     if first not in (LIST, DIFF) and knows_peer(["replay", first]):
         hand_over_line(ctx, f"the verb {first} of replay")
-    if _is_agent(sdd_dir, first):
-        hand_over_line(ctx, f"replay of the agent {first}")
     wanted = 3 if first == DIFF else 1
     if len(words) != wanted:
         raise click.UsageError("diff compares two runs; everything else takes one", ctx)
-
-
-def _is_agent(sdd_dir: Path, word: str) -> bool:
-    """Whether the word names one agent's own step journal, which is another format."""
-    try:
-        paths.check_run_id(word)
-    except InvalidInput:
-        return False
-    return (sdd_dir / "runtime" / "journal" / word).is_dir()

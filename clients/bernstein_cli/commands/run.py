@@ -6,12 +6,15 @@ from pathlib import Path
 import click
 
 from bernstein_cli import exit_codes
+from bernstein_cli.automatic_receipt import make_automatic_receipt
 from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.run_environment import read_run_environment
 from bernstein_cli.run_progress import progress_view
 from bernstein_cli.run_summary import advice_lines, exit_code, summary_document, summary_lines
+from bernstein_cli.signing_key import without_key
 from bernstein_client.connection import Services
+from bernstein_client.values import BuiltReceipt
 from bernstein_formats.errors import InvalidInput, RunNotFound, StoreFailed
 from bernstein_orchestrator.activation import prepare
 from bernstein_orchestrator.options import RunOptions
@@ -29,6 +32,7 @@ BERNSTEIN_REPLAY_RUN_ID           replay this run; no model is called
 BERNSTEIN_REPLAY_ALLOW_LIVE_MISS  1: what the recording lacks is asked for, with a warning
 BERNSTEIN_RUN_ID                  the id of the new run, instead of a made one
 BERNSTEIN_SEED_PATH               the configuration, instead of bernstein.yaml
+BERNSTEIN_RUN_RECEIPT_SIGNING_KEY_PATH, _ENV_VAR, _KID  sign a receipt when the run ends
 OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY
 
 Exit codes: 0 every task is done and a replay reached the recorded head, 1 not so, 2 wrong usage,
@@ -81,11 +85,12 @@ def run(
         raise click.UsageError(
             "--require-complete is for replays: set BERNSTEIN_REPLAY_RUN_ID to a recorded run"
         )
-    result = _performed(options)
+    result, receipt = _performed(options)
+    receipt_path = None if receipt is None else receipt.receipt_path
     if as_json:
-        document(summary_document(result))
+        document(summary_document(result) | {"receipt_path": receipt_path})
     else:
-        _tell(result, plan_file)
+        _tell(result, plan_file, receipt_path)
     return _checked_exit_code(result, require_complete=require_complete)
 
 
@@ -105,25 +110,27 @@ def _options(
         config_path=environment.config_path,
         max_agents=max_agents,
         providers=environment.providers,
-        environment=dict(os.environ),
+        environment=without_key(os.environ),
     )
 
 
-def _performed(options: RunOptions) -> RunResult:
-    """Run the plan, showing how it goes on."""
+def _performed(options: RunOptions) -> tuple[RunResult, BuiltReceipt | None]:
+    """Run the plan, showing how it goes on; then make its receipt, if a key is named for that."""
     # What cannot be run is refused before a folder is made and a service started for it.
     prepare(options, lambda _: None)
     _make_state_folder(options)
     view = progress_view()
     try:
         with Services(options.sdd_dir) as services:
-            return run_plan(
+            result = run_plan(
                 options,
                 journal=services.journal,
                 recorder=lambda: services.recorder,
                 report=view.show,
                 clock=SystemClock().now_seconds,
             )
+            view.close()
+            return result, make_automatic_receipt(services, result.run_id)
     finally:
         view.close()
 
@@ -145,9 +152,11 @@ def _make_state_folder(options: RunOptions) -> None:
         ) from error
 
 
-def _tell(result: RunResult, plan_file: Path) -> None:
+def _tell(result: RunResult, plan_file: Path, receipt_path: str | None) -> None:
     for line in summary_lines(result):
         say(line)
+    if receipt_path is not None:
+        say(f"receipt: {receipt_path}")
     for line in advice_lines(result, plan_file):
         remark(line)
 

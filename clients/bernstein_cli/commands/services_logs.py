@@ -12,14 +12,21 @@ import click
 from bernstein_cli.output import remark, say
 from bernstein_cli.services_options import SERVICES, places_of, sdd_dir_option
 
-NAMES = (*SERVICES, "supervisor", "signer-once")
+NAMES = (*SERVICES, "gateway", "supervisor", "signer-once")
 _POLL_SECONDS = 0.25
 _FIRST = ("timestamp", "unix_time", "level", "service", "event")
 
 
 @click.command()
 @click.argument("service", required=False, type=click.Choice(NAMES))
-@click.option("-n", "count", default=50, show_default=True, type=click.IntRange(min=0))
+@click.option(
+    "-n",
+    "count",
+    default=50,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="How many lines of each service.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="The stored lines, each a JSON document.")
 @sdd_dir_option

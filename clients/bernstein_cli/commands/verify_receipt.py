@@ -1,116 +1,97 @@
 """`bernstein verify receipt FILE`: offline, from the file's own bytes; nothing is started."""
 
-from collections.abc import Iterator
+import os
+from pathlib import Path
 
 import click
 
-from bernstein_cli.output import GREEN, RED, Printed, document, remark, say
-from bernstein_formats.receipt_verdict import ReceiptTier, ReceiptVerdict
-from bernstein_formats.receipt_verify import verify_receipt as verdict_on
-
-UNREADABLE_EXIT = 1
+from bernstein_verify.questions import Question, ask, read_file, unreadable_text, usage_fault
+from bernstein_verify.receipt_view import tell_folder, tell_receipt
+from bernstein_verify.receipts import check_receipt, unreadable
 
 
 @click.command(name="receipt")
 @click.argument("path", metavar="FILE")
 @click.option("--public-key", metavar="PEM", help="The key that must have signed it.")
+@click.option(
+    "--key-chain",
+    metavar="CHAIN",
+    help="The succession of the signer's keys; --public-key is then its root.",
+)
+@click.option("--signed-at", metavar="INSTANT", help="When it was signed, if you know it surely.")
+@click.option("--chain-entries", type=int, metavar="N", help="How many entries CHAIN must have.")
+@click.option("--chain-head", metavar="HEX", help="The hash of an entry that CHAIN must hold.")
+@click.option("--expect-run", metavar="ID", help="The run that it must be the receipt of.")
 @click.option("--require-provenance", is_flag=True, help="Exit 3 unless a key was pinned.")
 @click.option("--strict", is_flag=True, help="Exit 1 when the file's layout is not canonical.")
+@click.option(
+    "--withhold",
+    type=(str, click.Path(path_type=Path)),
+    metavar="STEPS OUT",
+    help="Write a copy without the payloads of these steps (like 3,5-7) under the same signature.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify_receipt(
-    *, path: str, public_key: str | None, require_provenance: bool, strict: bool, as_json: bool
+    *,
+    path: str,
+    public_key: str | None,
+    key_chain: str | None,
+    signed_at: str | None,
+    chain_entries: int | None,
+    chain_head: str | None,
+    expect_run: str | None,
+    require_provenance: bool,
+    strict: bool,
+    withhold: tuple[str, Path] | None,
+    as_json: bool,
 ) -> int:
     """Verify a run receipt with nothing but the file, and a pinned key if there is one.
 
-    Exit codes: 0 verified, 1 unreadable or malformed, 2 tampered or signed with another key than
-    the pinned one, 3 verified but no key was pinned and --require-provenance was given.
+    FILE may be a folder: then every run-receipt.json below it is verified, and its own *.json files
+    unless it is the folder of a run; the exit code is the worst one. A run-receipt.cose beside the
+    receipt is verified with it.
+
+    Exit codes: 0 verified, 1 unreadable or malformed, 2 tampered, signed with another key than the
+    pinned one or not of the expected run, 3 verified but no key was pinned and --require-provenance
+    was given, 4 the key chain does not hold or does not vouch for the key.
     """
+    fault = usage_fault(
+        path,
+        expect_run,
+        key_chain=key_chain,
+        signed_at=signed_at,
+        chain_entries=chain_entries,
+        chain_head=chain_head,
+    )
+    if fault:
+        raise click.UsageError(fault)
     try:
-        receipt = _read(path)
-        pin = None if public_key is None else _read(public_key)
-    except OSError as error:
-        return _unreadable(f"{error.filename}: {error.strerror}", as_json=as_json)
-    except ValueError as error:
-        return _unreadable(f"{path!r} is no file name: {error}", as_json=as_json)
-    verdict = verdict_on(receipt, pin)
-    exit_code = verdict.exit_code(require_provenance=require_provenance, strict=strict)
-    if as_json:
-        document(receipt_document(verdict, public_key, require_provenance, exit_code))
-    else:
-        colour = GREEN if exit_code == 0 else RED
-        for line in receipt_lines(verdict):
-            say(line, colour)
-            colour = ""
-    if verdict.ok and verdict.tier is not ReceiptTier.PROVENANCE:
-        remark(
-            "the key is the receipt's own: pin the signer's with --public-key to know who signed"
+        question = ask(
+            public_key=public_key,
+            key_chain=key_chain,
+            signed_at=signed_at,
+            chain_entries=chain_entries,
+            chain_head=chain_head,
+            expect_run=expect_run,
+            require_provenance=require_provenance,
+            strict=strict,
         )
-    return exit_code
+    except (OSError, ValueError) as error:
+        return tell_receipt(unreadable(path, unreadable_text(error)), Question(), as_json=as_json)
+    if not os.path.isdir(path):  # noqa: PTH112 - pathlib is slow where it can be done without
+        return _one(path, question, withhold, as_json=as_json)
+    if withhold is not None:
+        raise click.UsageError("--withhold makes a copy of one receipt, not of a folder")
+    return tell_folder(path, question, as_json=as_json)
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib alone would cost a tenth of the start
-        return file.read()
+def _one(path: str, question: Question, withhold: tuple[str, Path] | None, *, as_json: bool) -> int:
+    """Verify one receipt; a copy is made of one that is as it should be, and verified instead."""
+    checked = check_receipt(path, question)
+    if withhold is not None and checked.verdict is not None and checked.exit_code == 0:
+        from bernstein_cli.withheld_copy import write_withheld_copy  # noqa: PLC0415 - rarely used
 
-
-def _unreadable(text: str, *, as_json: bool) -> int:
-    """A file that is not there is as good as malformed."""
-    if as_json:
-        document({"ok": False, "status": "malformed", "tier": None, "errors": [text]})
-    remark(f"bernstein: cannot read {text} [STORE_FAILED]")
-    return UNREADABLE_EXIT
-
-
-def receipt_document(
-    verdict: ReceiptVerdict, public_key: str | None, require_provenance: bool, exit_code: int
-) -> dict[str, Printed]:
-    """The JSON: the peer's members in its order, then what is ours."""
-    findings: list[Printed] = [
-        {"reason": each.reason.value, "index": each.index, "member": each.member}
-        for each in verdict.findings
-    ]
-    findings += [
-        {"reason": "layout", "index": None, "member": None, "detail": text}
-        for text in verdict.layout_findings
-    ]
-    return {
-        "ok": verdict.ok,
-        "status": verdict.status.value,
-        "tier": None if verdict.tier is None else verdict.tier.value,
-        "run_id": verdict.run_id,
-        "journal_events": verdict.journal_events,
-        "spine_entries": verdict.spine_entries,
-        "divergent_step": verdict.divergent_step,
-        "key_verdict": None,
-        "errors": list(verdict.errors),
-        "pinned_key": public_key,
-        "key_chain": None,
-        "require_provenance": require_provenance,
-        "exit_code": exit_code,
-        "key_id": verdict.key_id or None,
-        "warnings": list(verdict.warnings),
-        "findings": findings,
-    }
-
-
-def receipt_lines(verdict: ReceiptVerdict) -> Iterator[str]:
-    """The verdict first, then what it is about."""
-    if verdict.tier is ReceiptTier.PROVENANCE:
-        yield "OK (provenance: pinned key)"
-    elif verdict.ok:
-        yield "OK (integrity-only: embedded key)"
-    else:
-        yield f"{verdict.status.value.upper()}: {'; '.join(verdict.errors)}"
-    if verdict.run_id:
-        yield f"run {verdict.run_id}"
-    if verdict.journal_events:
-        yield f"{verdict.journal_events} journal row(s), {verdict.spine_entries} spine entries"
-    if verdict.divergent_step is not None:
-        yield f"first divergent step: {verdict.divergent_step}"
-    if verdict.key_id:
-        yield f"key {verdict.key_id}"
-    for finding in verdict.findings:
-        place = "" if finding.index is None else f" at {finding.index}"
-        yield f"finding: {finding.reason.value}{place} ({finding.member})"
-    yield from (f"finding: {text}" for text in verdict.layout_findings)
-    yield from (f"warning: {text}" for text in verdict.warnings)
+        steps, out = withhold
+        write_withheld_copy(read_file(path), steps, out, checked.verdict.journal_events)
+        checked = check_receipt(str(out), question)
+    return tell_receipt(checked, question, as_json=as_json)

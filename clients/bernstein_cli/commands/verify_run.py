@@ -7,14 +7,21 @@ from pathlib import Path
 
 import click
 
+from bernstein_cli.audit_options import (
+    audit_key_file,
+    audit_options,
+    audit_remarks,
+    audit_wanted,
+)
 from bernstein_cli.completion import complete_runs
 from bernstein_cli.once_signer import once_signer
 from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.progress import Progress
 from bernstein_cli.receipt_output import COSE_NAME, Write, check_output, write_receipt
+from bernstein_cli.secret_scan import refuse_secrets
 from bernstein_cli.signing_key import SigningKey, choose_key, require_resident_key
 from bernstein_client.connection import Services
-from bernstein_client.values import BuiltReceipt, OnceSigner
+from bernstein_client.values import AuditRangeWanted, BuiltReceipt, OnceSigner
 from bernstein_formats import paths
 from bernstein_formats.errors import RunNotFound
 
@@ -32,7 +39,9 @@ from bernstein_formats.errors import RunNotFound
 @click.option("--signing-key-path", metavar="FILE", help="The Ed25519 key: PEM, or 32 raw bytes.")
 @click.option("--signing-env-var", metavar="NAME", help="The variable that holds the key.")
 @click.option("--signing-key-id", default="", metavar="KID", help="The key's name in the receipt.")
+@audit_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the receipt goes.")
+@click.option("--allow-secrets", is_flag=True, help="Sign without searching the rows for secrets.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify_run(
     *,
@@ -41,7 +50,13 @@ def verify_run(
     signing_key_path: str | None,
     signing_env_var: str | None,
     signing_key_id: str,
+    include_audit_range: bool,
+    audit_since: str | None,
+    audit_until: str | None,
+    own_events: bool,
+    all_runs: bool,
     output: Path | None,
+    allow_secrets: bool,
     as_json: bool,
 ) -> int:
     """Build and sign the receipt of RUN_ID: one file that an auditor can verify offline.
@@ -51,11 +66,25 @@ def verify_run(
     """
     sdd_dir = workdir / ".sdd"
     key = choose_key(signing_key_path, signing_env_var, signing_key_id, os.environ)
+    audit = audit_wanted(
+        included=include_audit_range,
+        since=audit_since,
+        until=audit_until,
+        own_events=own_events,
+        all_runs=all_runs,
+    )
     if output is not None:
         check_output(output)
-    with _services(sdd_dir, run_id) as services, _signer(key, services) as signer:
-        built = _build(services, run_id, signer, output)
+    with (
+        _services(sdd_dir, run_id) as services,
+        _signer(key, services, with_audit=audit is not None) as signer,
+    ):
+        if not allow_secrets:
+            refuse_secrets(run_id, services.journal.read_journal(run_id))
+        built = _build(services, run_id, signer, output, audit)
     receipt = output or Path(built.receipt_path)
+    for text in audit_remarks(built, all_runs=all_runs):
+        remark(text)
     if as_json:
         document(built_document(built, receipt))
     else:
@@ -75,25 +104,32 @@ def _services(sdd_dir: Path, run_id: str) -> Iterator[Services]:
 
 
 @contextmanager
-def _signer(key: SigningKey, services: Services) -> Iterator[OnceSigner | None]:
+def _signer(
+    key: SigningKey, services: Services, *, with_audit: bool
+) -> Iterator[OnceSigner | None]:
     """The signer of this receipt; None is the project's own."""
     if key.is_resident:
         require_resident_key(services.places, os.environ)
         yield None
         return
-    with once_signer(key, services.places, os.environ) as signer:
+    audit_key = audit_key_file(services.places, os.environ) if with_audit else None
+    with once_signer(key, services.places, os.environ, audit_key) as signer:
         yield signer
 
 
 def _build(
-    services: Services, run_id: str, signer: OnceSigner | None, output: Path | None
+    services: Services,
+    run_id: str,
+    signer: OnceSigner | None,
+    output: Path | None,
+    audit: AuditRangeWanted | None,
 ) -> BuiltReceipt:
     with Progress("building the receipt") as progress:
         if output is None:
-            return services.journal.build_receipt(run_id, signer, progress=progress)
+            return services.journal.build_receipt(run_id, signer, progress=progress, audit=audit)
 
         def build(write: Write) -> BuiltReceipt:
-            return services.journal.build_receipt(run_id, signer, write, progress)
+            return services.journal.build_receipt(run_id, signer, write, progress, audit)
 
         return write_receipt(output, build)
 
@@ -111,6 +147,8 @@ def built_document(built: BuiltReceipt, receipt: Path) -> dict[str, Printed]:
         "receipt_path": str(receipt),
         "cose_path": str(receipt.with_name(COSE_NAME)),
         "size_bytes": built.size_bytes,
+        "audit_events": built.audit.event_count if built.audit else None,
+        "audit_foreign_events": built.audit.foreign_event_count if built.audit else None,
     }
 
 
@@ -119,6 +157,8 @@ def built_lines(built: BuiltReceipt, receipt: Path) -> Iterator[str]:
     yield f"receipt of run {built.run_id}"
     yield f"journal head  {built.journal_head}  ({built.row_count} rows)"
     yield f"spine head    {built.spine_head or '-'}  ({built.spine_entry_count} entries)"
+    if built.audit:
+        yield f"audit range   {built.audit.head_hmac}  ({built.audit.event_count} events)"
     yield f"key           {built.key_id}"
     yield f"SHA-256       {built.receipt_sha256_hex}"
     yield f"written to    {receipt}"

@@ -1,0 +1,35 @@
+"""The receipt that is made when a run ends, where the peer's variables name a key to sign with.
+
+It is an extra: whatever goes wrong is said, and the run's outcome stays what it was.
+"""
+
+import os
+from collections.abc import Mapping
+
+from bernstein_cli.once_signer import once_signer
+from bernstein_cli.output import YELLOW, remark
+from bernstein_cli.secret_scan import refuse_secrets
+from bernstein_cli.signing_key import choose_key
+from bernstein_client.connection import Services
+from bernstein_client.values import BuiltReceipt
+from bernstein_formats.errors import BernsteinError
+
+
+def make_automatic_receipt(
+    services: Services, run_id: str, environ: Mapping[str, str] = os.environ
+) -> BuiltReceipt | None:
+    """Build and sign the receipt of a finished run; None without a key, or when it failed."""
+    key = choose_key(None, None, "", environ)
+    if key.is_resident:
+        return None
+    try:
+        refuse_secrets(run_id, services.journal.read_journal(run_id))
+        with once_signer(key, services.places, environ) as signer:
+            return services.journal.build_receipt(run_id, signer)
+    except BernsteinError as error:
+        text, reason = error.message, error.reason
+    except OSError as error:
+        text, reason = str(error), "STORE_FAILED"
+    remark(f"bernstein: no receipt of run {run_id}: {text} [{reason}]", YELLOW)
+    remark(f"make it later with `bernstein verify run {run_id}`")
+    return None

@@ -1,0 +1,33 @@
+"""Asking a signer process for one thing about a key: it alone reads the key, answers, and ends."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from bernstein_formats.errors import KeyUnusable
+from bernstein_runtime.supervisor import scrubbed
+
+_PREFIX: Final = "bernstein-signer: "
+
+
+def ask_signer(arguments: Sequence[str], key_variable: str = "") -> str:
+    """What the process prints. `key_variable` is the one more variable that it inherits.
+
+    Raises KeyUnusable with what it says is wrong.
+    """
+    environment = scrubbed(os.environ)
+    if key_variable and key_variable in os.environ:
+        environment[key_variable] = os.environ[key_variable]
+    done = subprocess.run(  # noqa: S603 - our own module, no shell
+        [sys.executable, "-m", "bernstein_signer", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"the signer ended with {done.returncode}"]
+        raise KeyUnusable(lines[-1].removeprefix(_PREFIX))
+    return done.stdout

@@ -1,0 +1,131 @@
+"""The options of `bernstein replay` that belong to step journals, and which verb takes which."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from bernstein_formats import paths
+from bernstein_formats.errors import InvalidInput
+from bernstein_formats.redaction import REDACTABLE
+
+EXPORT: Final = "export"
+PUBLISH: Final = "publish"
+VERIFY: Final = "verify"
+DIFF_JOURNAL: Final = "diff-journal"
+DEBUG: Final = "debug"
+VERBS: Final = (EXPORT, PUBLISH, VERIFY, DIFF_JOURNAL, DEBUG)
+# What `replay AGENT_ID` is called here: it has no verb.
+VIEW: Final = ""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """What was given."""
+
+    yes_i_want_to_publish: bool = False
+    preview: bool = False
+    redact: tuple[str, ...] = ()
+    keep_input_hash: bool = False
+    sign: str | None = None
+    public_key: str | None = None
+    head: str | None = None
+    strict: bool = False
+    walk: bool = False
+    fork_from: int | None = None
+    jump_to_failure: bool = False
+    full: bool = False
+
+    def misplaced(self, verb: str | None) -> tuple[str, str] | None:
+        """The first option that the verb does not take, and the verbs that do, in words."""
+        for name, verbs in _VERBS_OF.items():
+            if getattr(self, name) != getattr(_NOTHING, name) and verb not in verbs:
+                said = " and ".join(f"'bernstein replay {each or 'AGENT'}'" for each in verbs)
+                return f"--{name.replace('_', '-')}", said
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Options that every form of `replay` has."""
+
+    sdd_dir: Path
+    as_json: bool
+    limit: int | None
+    offline: bool
+
+
+def step_verb(sdd_dir: Path, words: tuple[str, ...], *, has_mode: bool) -> str | None:
+    """The verb, where the words are about steps; None: they are about runs.
+
+    A word that is no verb names an agent when it has a step journal, unless a mode is asked for
+    that only runs have.
+    """
+    if words and words[0] in VERBS:
+        return words[0]
+    if len(words) != 1 or has_mode:
+        return None
+    try:
+        folder = sdd_dir / paths.steps_folder(words[0])
+    except InvalidInput:
+        return None
+    return VIEW if folder.is_dir() else None
+
+
+_NOTHING: Final = StepOptions()
+_VERBS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "yes_i_want_to_publish": (PUBLISH,),
+    "preview": (PUBLISH,),
+    "redact": (PUBLISH,),
+    "keep_input_hash": (PUBLISH,),
+    "sign": (EXPORT, PUBLISH, DEBUG),
+    "public_key": (VERIFY,),
+    "head": (VERIFY,),
+    "strict": (VERIFY,),
+    "walk": (VIEW,),
+    "fork_from": (DEBUG,),
+    "jump_to_failure": (DEBUG,),
+    "full": (DEBUG,),
+}
+_OPTIONS: Final = (
+    click.option("--walk", is_flag=True, help="AGENT: step forward and back on a terminal."),
+    click.option(
+        "--yes-i-want-to-publish",
+        "--opt-in",
+        "yes_i_want_to_publish",
+        is_flag=True,
+        help="publish: yes, write a redacted receipt that is meant to leave this project.",
+    ),
+    click.option("--preview", is_flag=True, help="publish: only show what would stay readable."),
+    click.option(
+        "--redact",
+        multiple=True,
+        type=click.Choice(REDACTABLE),
+        help="publish: take this member out; again for more.  [default: prompt, tool_result]",
+    ),
+    click.option(
+        "--keep-input-hash",
+        is_flag=True,
+        help="publish: keep the digests of inputs, by which guesses can be tested.",
+    ),
+    click.option("--sign", metavar="KEY", help="export, publish, debug: sign with this key file."),
+    click.option("--public-key", metavar="KEY", help="verify: the key that must have signed."),
+    click.option("--head", metavar="HEX", help="verify: the head that the chain must have."),
+    click.option("--strict", is_flag=True, help="verify: exit 1 when blobs are missing."),
+    click.option("--fork-from", type=int, help="debug: fork the session at this step."),
+    click.option(
+        "--jump-to-failure", is_flag=True, help="debug: show only the step that is wrong."
+    ),
+    click.option("--full", is_flag=True, help="debug: show all steps, however many."),
+)
+
+
+def step_options(function: Function) -> Function:
+    """Give a command these options."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
