@@ -7,6 +7,10 @@ be imported beside ours. Kinds of request, told apart by a member:
     record, sdd_dir, ...       its own journal of a run, from a list of [event, payload] -> head
     verify                     its verdict on a journal file -> chain_consistent, head, count
     receipt, sdd_dir, ...      its library's receipt of a run, written to a file
+    steps, folder              its own step journal opened, and steps appended -> hashes, head
+    spine, root, key, entries  its spine of a run, grown by entries -> status, count, errors, head
+    audit, folder, key, events its audit log, grown by events, perhaps archived -> ok, errors
+    sealed_head, sdd_dir       the journal head that it reads out of a run's spine
 
 `peer_driver.py --tree` prints its whole command tree, the text of peer_commands.json.
 """
@@ -161,7 +165,52 @@ def receipt(run_id: str, *, sdd_dir: str, profile: str, key: str, key_id: str, o
     return {}
 
 
-def answer(root: click.Group, request: Node) -> Node:
+def spine(run_id: str, *, root: str, key: str, entries: list[Node]) -> Node:
+    """Append to a spine, then verify it; `key` is text, as in a key file."""
+    module = importlib.import_module("bernstein.core.lineage.spine")
+    written = module.LineageSpine(Path(root), run_id=run_id, hmac_key=key.encode())
+    for entry in entries:
+        written.record(**{**entry, "content": entry["content"].encode()})
+    verdict = written.verify()
+    return {
+        "status": verdict.status.value,
+        "count": verdict.count,
+        "errors": list(verdict.errors),
+        "head": written.head_hash(),
+    }
+
+
+def audit(folder: str, *, key: str, events: list[Node], archive: bool) -> Node:
+    """Append to an audit log, archive what is old if asked to, then verify all of it."""
+    module = importlib.import_module("bernstein.core.security.audit")
+    written = module.AuditLog(Path(folder), key=key.encode())
+    for event in events:
+        written.log(**event)
+    if archive:
+        written.archive()
+    ok, errors = module.AuditLog(Path(folder), key=key.encode()).verify()
+    return {"ok": ok, "errors": list(errors)}
+
+
+def sealed_head(run_id: str, *, sdd_dir: str, key_path: str) -> Node:
+    module = importlib.import_module("bernstein.core.replay.journal")
+    os.environ["BERNSTEIN_AUDIT_KEY_PATH"] = key_path
+    try:
+        return {"head": module.read_sealed_journal_head(run_id=run_id, sdd_dir=Path(sdd_dir))}
+    finally:
+        del os.environ["BERNSTEIN_AUDIT_KEY_PATH"]
+
+
+def append_steps(appended: list[Node], folder: str) -> Node:
+    """Open an agent's journal, whoever wrote it so far, and append to it."""
+    module = importlib.import_module("bernstein.core.persistence.journal")
+    journal = module.Journal.open(Path(folder))
+    hashes = [journal.append(**step).step_hash for step in appended]
+    journal.close()
+    return {"hashes": hashes, "head": journal.head_hash}
+
+
+def answer(root: click.Group, request: Node) -> Node:  # noqa: PLR0911 - one a kind
     match request:
         case {"argv": argv, "cwd": cwd, "env": env}:
             return run_in(root, argv, cwd, env)
@@ -171,6 +220,14 @@ def answer(root: click.Group, request: Node) -> Node:
             return verify(path)
         case {"receipt": run_id, **rest}:
             return receipt(run_id, **rest)
+        case {"spine": run_id, **rest}:
+            return spine(run_id, **rest)
+        case {"audit": folder, **rest}:
+            return audit(folder, **rest)
+        case {"sealed_head": run_id, **rest}:
+            return sealed_head(run_id, **rest)
+        case {"steps": appended, "folder": folder}:
+            return append_steps(appended, folder)
         case _:
             raise ValueError(f"a request of no known kind: {sorted(request)}")
 

@@ -25,8 +25,28 @@ TREE: dict[str, Any] = json.loads(RECORDED.read_bytes())
 COMMANDS: dict[str, dict[str, Any]] = TREE["commands"]
 
 # What both have, and what it does here is what it does there.
-SHARED = {"", "run", "replay", "verify", "verify run", "verify receipt", "completions"}
-OUR_REPLAY_VERBS = {"list", "diff"}
+SHARED = {
+    "",
+    "run",
+    "replay",
+    "verify",
+    "verify run",
+    "verify receipt",
+    "completions",
+    "thread",
+    "thread verify",
+}
+SHARED |= {"session", "session fork"}
+OUR_REPLAY_VERBS = {
+    "list",
+    "diff",
+    "repair",
+    "export",
+    "publish",
+    "verify",
+    "diff-journal",
+    "debug",
+}
 # Names that are only ours, now or later.
 RESERVED = (
     *("tour", "import", "services", "record", "agent", "keys", "admin", "follow", "view", "tlog"),
