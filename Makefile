@@ -1,5 +1,5 @@
 # The commands of a working day, and nothing else. `make demo` and `make test` need no set-up.
-.PHONY: sync demo protos check quick test test-long bench
+.PHONY: sync demo protos check quick test test-long verifier bench
 SHELL := /bin/bash
 # uv from the machine, else the one that deploy/get-uv put beside us.
 UV = $(shell command -v uv || echo .venv-uv/bin/uv)
@@ -41,5 +41,8 @@ test: check
 test-long: sync
 	BERNSTEIN_TEST_CASES=500 $(RUN) pytest -q -n $(WORKERS) tests/properties tests/interop
 
+verifier: sync
+	$(UV) build --quiet --wheel --out-dir dist verifier
+
 bench: sync
-	$(RUN) python benchmarks/run.py
+	$(RUN) python -m benchmarks.run

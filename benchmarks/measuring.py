@@ -4,12 +4,10 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from collections.abc import Iterator
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

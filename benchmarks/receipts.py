@@ -1,7 +1,7 @@
-"""Builds receipts as the journal and the signer do together, in one process and without services."""
+"""Builds receipts as the journal and the signer do, in one process and without services."""
 
-from pathlib import Path
 from collections.abc import Iterator
+from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

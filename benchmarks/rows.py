@@ -17,10 +17,11 @@ Payload = dict[str, JsonValue]
 Event = tuple[str, Payload]
 
 EVENTS = ("task_claimed", "tick_start", "agent_spawned", "cost_recorded", "skills.injected")
-WORDS = (
+PROSE = (
     "the agent changed a function and its test then ran both again because one of them had failed "
     "def return import self value result error retry plan stage commit merge branch file line"
-).split()
+)
+WORDS = tuple(PROSE.split())
 BEYOND_ASCII = ("naïve façade", "größer als", "漢字と仮名", "done 😀", "Überprüfung läuft")
 UNUSUAL_FLOATS = (1e-7, 2.5e-05, 1e16, 3.2e21, -4e-06)
 INNER_JSON = '{"name": "read_file", "arguments": {"path": "src/app.py", "limit": 200}}'
@@ -53,9 +54,7 @@ def mixed_events(count: int) -> Iterator[Event]:
     random = seeded()
     for number in range(count):
         payload = std_payload(random, number)
-        payload["output"] = text(random, int(random.triangular(60, 6800, 300)))
-        if number % 3 == 0:
-            payload["calls"] = [tool_call(random), tool_call(random)]
+        payload["output"] = text(random, int(random.triangular(60, 5000, 60)))
         if number % 10 == 0:
             payload["note"] = random.choice(BEYOND_ASCII)
         if number % 25 == 0:
@@ -66,7 +65,12 @@ def mixed_events(count: int) -> Iterator[Event]:
 def nested_events(count: int) -> Iterator[Event]:
     random = seeded()
     for number in range(count):
-        yield "tool_called", {"step": number, "call": tool_call(random), "ok": True}
+        call = tool_call(random)
+        result: JsonValue = {
+            "status": "done",
+            "usage": {"input": random.randrange(9000), "output": 12},
+        }
+        yield "tool_called", {"step": number, "call": call, "result": result, "retries": []}
 
 
 def tool_call(random: Random) -> JsonValue:
@@ -82,14 +86,14 @@ def tool_call(random: Random) -> JsonValue:
 
 
 def text(random: Random, size: int) -> str:
-    """Prose and code with line ends and quotes; some of it quotes JSON."""
+    """Prose with a line end every few sentences; some of it quotes, or holds JSON."""
     parts: list[str] = []
     length = 0
     while length < size:
-        line = " ".join(random.choices(WORDS, k=10))
+        line = " ".join(random.choices(WORDS, k=40))
+        if random.random() < 0.1:
+            line = f'{line} said "yes": go on'
         if random.random() < 0.05:
-            line = f'"{line}"'
-        if random.random() < 0.03:
             line = INNER_JSON
         parts.append(line)
         length += len(line) + 1

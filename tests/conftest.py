@@ -1,13 +1,19 @@
 """Real services for tests: each project has a home, a state folder and processes of its own."""
 
+import json
 import os
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from bernstein_client.connection import Services
+
+# The search for secrets compiles its rules once, not once a test.
+RULE_CACHE = Path(tempfile.gettempdir()) / "bernstein-test-rules"
+os.environ.setdefault("KF_RULE_CACHE_DIR", str(RULE_CACHE))
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path / "home"),
         "TMPDIR": "/tmp",  # noqa: S108 - socket paths must be short
+        "KF_RULE_CACHE_DIR": os.environ["KF_RULE_CACHE_DIR"],
         "LANG": "C.UTF-8",
         "NO_COLOR": "1",
     }
@@ -49,3 +56,11 @@ def services(project: Project) -> Iterator[Services]:
     """The services of a fresh project."""
     with project.services() as connected:
         yield connected
+
+
+@pytest.fixture
+def gateway_url(services: Services) -> Callable[[str], str]:
+    """Starts the gateway; gives the address of a run's page, with the key in it."""
+    services.supervisor.ensure("gateway")
+    facts = json.loads((services.places.runtime_dir / "gateway.json").read_bytes())
+    return lambda run_id: f"{facts['url']}/runs/{run_id}?token={facts['token']}"

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from bernstein_cli.output import Printed
 from bernstein_cli.step_source import local_path
 from bernstein_formats import paths
 from bernstein_formats.canonical import JsonValue, parse_json
-from bernstein_formats.errors import BernsteinError, Conflict, InvalidInput, NotFound, StoreFailed
+from bernstein_formats.errors import Conflict, InvalidInput, NotFound, StoreFailed
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.session_journal_verify import seed_rows
 from bernstein_runtime.clock import SystemClock
@@ -74,6 +75,18 @@ class Fork:
         return dict(sorted(members.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """The session that is forked, and where it stands."""
+
+    session_id: str
+    snapshot: Row
+    worktree: Path
+    commit: str
+    # Empty where no branch is checked out.
+    branch: str
+
+
 def fork_session(
     repository: Path,
     session_id: str,
@@ -85,44 +98,46 @@ def fork_session(
     """Fork a session of the repository. Raises NotFound, InvalidInput, JournalError, Conflict."""
     repository = Path(os.path.realpath(repository))
     sdd = repository / ".sdd"
-    parent = _snapshot(sdd, session_id)
+    parent = _parent(repository, session_id)
+    rows: list[bytes] = []
+    step_hash = None if from_step is None else _seed(sdd, session_id, from_step, rows)
+    fork = _planned(parent, sdd / "worktrees", _fork_id(label), from_step, step_hash)
+    _git(repository, "worktree", "add", "--quiet", "-b", fork.branch, fork.worktree, fork.commit)
+    with ExitStack() as undo:
+        undo.callback(_undo, repository, fork)
+        write_private(
+            Path(fork.snapshot_path), [_snapshot_bytes(parent.snapshot, fork, label, prompt)]
+        )
+        if from_step is not None:
+            own_sdd = Path(fork.worktree, ".sdd")
+            write_private(own_sdd / paths.steps_path(fork.session_id), rows)
+        undo.pop_all()
+    return fork
+
+
+def _parent(repository: Path, session_id: str) -> _Parent:
+    sdd = repository / ".sdd"
+    snapshot = _snapshot(sdd, session_id)
     worktree = sdd / "worktrees" / session_id
     worktree = worktree if worktree.is_dir() else repository
     commit = _git(worktree, "rev-parse", "--verify", "HEAD^{commit}")
-    branch = _git(worktree, "rev-parse", "--abbrev-ref", "HEAD").removesuffix("HEAD")
-    rows: list[bytes] = []
-    step_hash = None
-    if from_step is not None:
-        step_hash = _seed(sdd, session_id, from_step, rows)
-    fork_id = _fork_id(label)
-    fork_branch = f"fork/{branch.replace('/', '-') or 'session'}/{fork_id}"
-    fork_tree = sdd / "worktrees" / fork_id
-    _git(repository, "worktree", "add", "--quiet", "-b", fork_branch, str(fork_tree), commit)
-    fork: dict[str, JsonValue] = {
-        "parent_session_id": session_id,
-        "label": label,
-        "branch": fork_branch,
-        "branched_from_commit": commit,
-    }
-    if from_step is not None:
-        fork |= {"from_step": from_step, "parent_step_hash": step_hash}
-    snapshot = fork_tree / ".sdd" / paths.session_path(fork_id)
-    try:
-        write_private(snapshot, [_snapshot_bytes(parent, fork_id, commit, fork, prompt)])
-        if from_step is not None:
-            write_private(fork_tree / ".sdd" / paths.steps_path(fork_id), rows)
-    except BaseException:
-        _undo(repository, fork_tree, fork_branch)
-        raise
+    branch = _git(worktree, "rev-parse", "--abbrev-ref", "HEAD")
+    return _Parent(session_id, snapshot, worktree, commit, "" if branch == "HEAD" else branch)
+
+
+def _planned(
+    parent: _Parent, worktrees: Path, fork_id: str, from_step: int | None, step_hash: str | None
+) -> Fork:
+    worktree = worktrees / fork_id
     return Fork(
-        parent_session_id=session_id,
-        parent_branch=branch,
-        parent_worktree=str(worktree),
+        parent_session_id=parent.session_id,
+        parent_branch=parent.branch,
+        parent_worktree=str(parent.worktree),
         session_id=fork_id,
-        branch=fork_branch,
-        worktree=str(fork_tree),
-        commit=commit,
-        snapshot_path=str(snapshot),
+        branch=f"fork/{parent.branch.replace('/', '-') or 'session'}/{fork_id}",
+        worktree=str(worktree),
+        commit=parent.commit,
+        snapshot_path=str(worktree / ".sdd" / paths.session_path(fork_id)),
         from_step=from_step,
         parent_step_hash=step_hash,
     )
@@ -165,20 +180,32 @@ def label_slug(label: str) -> str:
     return slug[:_LABEL_CHARACTERS_MAX].rstrip("-._")
 
 
-def _snapshot_bytes(parent: Row, fork_id: str, commit: str, fork: Row, prompt: str | None) -> bytes:
+def _snapshot_bytes(parent: Row, fork: Fork, label: str, prompt: str | None) -> bytes:
     now = datetime.fromtimestamp(SystemClock().now_seconds(), UTC)
+    origin: dict[str, JsonValue] = {
+        "parent_session_id": fork.parent_session_id,
+        "label": label,
+        "branch": fork.branch,
+        "branched_from_commit": fork.commit,
+    }
+    if fork.from_step is not None:
+        origin |= {"from_step": fork.from_step, "parent_step_hash": fork.parent_step_hash}
+    if prompt is not None:
+        origin["follow_up_prompt"] = prompt
     members: dict[str, JsonValue] = {
-        "session_id": fork_id,
+        "session_id": fork.session_id,
         "goal": parent.get("goal", ""),
         "run_seed": parent.get("run_seed"),
         "tasks": parent.get("tasks", []),
         "routing_decisions": parent.get("routing_decisions", {}),
-        "git_sha": commit,
+        "git_sha": fork.commit,
         "created_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "bernstein_version": parent.get("bernstein_version", "unknown"),
-        "fork": fork if prompt is None else {**fork, "follow_up_prompt": prompt},
+        "fork": origin,
     }
-    return json.dumps(members, indent=2, sort_keys=prompt is not None).encode()  # noqa: TID251 - a snapshot that people edit
+    # The peer writes the file once more for a prompt, and sorts it then.
+    text = json.dumps(members, indent=2, sort_keys=prompt is not None)  # noqa: TID251 - no evidence
+    return text.encode()
 
 
 def write_private(path: Path, lines: Iterable[bytes]) -> None:
@@ -194,13 +221,11 @@ def write_private(path: Path, lines: Iterable[bytes]) -> None:
         raise StoreFailed(f"cannot write {path}: {error.strerror}", path=path) from error
 
 
-def _undo(repository: Path, worktree: Path, branch: str) -> None:
-    shutil.rmtree(worktree, ignore_errors=True)
-    for words in (("worktree", "prune"), ("branch", "-D", branch)):
-        try:
+def _undo(repository: Path, fork: Fork) -> None:
+    shutil.rmtree(fork.worktree, ignore_errors=True)
+    for words in (("worktree", "prune"), ("branch", "-D", fork.branch)):
+        with suppress(Conflict):  # the first failure is the one to be told
             _git(repository, *words)
-        except BernsteinError:
-            continue  # the first failure is the one to be told
 
 
 def _git(folder: Path, *words: str) -> str:

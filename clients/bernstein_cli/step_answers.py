@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import click
+
 from bernstein_cli import exit_codes
 from bernstein_cli.output import (
     GREEN,
@@ -25,7 +27,7 @@ from bernstein_cli.output import (
     say,
 )
 from bernstein_cli.step_options import StepOptions
-from bernstein_cli.step_source import StepReader, Steps
+from bernstein_cli.step_source import StepReader, Steps, open_regular
 from bernstein_cli.step_view import step_lines, walk
 from bernstein_cli.table import width
 from bernstein_formats.errors import (
@@ -35,10 +37,11 @@ from bernstein_formats.errors import (
     NotFound,
     ReceiptMalformed,
 )
+from bernstein_formats.journal_reader import Row
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.session_archive import Readable
 from bernstein_formats.session_diff import StepDifference, diff_steps
-from bernstein_formats.session_journal_reader import entries
+from bernstein_formats.session_journal_reader import Fault, entries, numbered_rows
 from bernstein_formats.session_journal_verify import StepsVerification, verify_steps
 from bernstein_formats.session_receipt_verify import (
     SessionReceiptVerdict,
@@ -76,7 +79,7 @@ def view(asked: AskedSteps, agent_id: str, limit: int | None) -> int:
     except NotFound as error:
         return asked.missing(error)
     found = verify_steps(steps.chunks())
-    if next(entries(steps.chunks()), None) is None:
+    if not any("step_hash" in row for row in _objects(steps)):
         return _empty(asked, agent_id, found)
     if not found.ok:
         return _broken(asked, agent_id, found)
@@ -85,6 +88,10 @@ def view(asked: AskedSteps, agent_id: str, limit: int | None) -> int:
         return exit_codes.OK
     _show(asked, steps, found, limit)
     return exit_codes.OK
+
+
+def _objects(steps: Steps) -> Iterator[Row]:
+    return (row for _, row in numbered_rows(steps.chunks()) if not isinstance(row, Fault))
 
 
 def _empty(asked: AskedSteps, agent_id: str, found: StepsVerification) -> int:
@@ -170,6 +177,8 @@ def verify_receipt(asked: AskedSteps, words: tuple[str, ...]) -> int:
     path, head = words[0], asked.options.head
     if words[1:2] == ("--head",):  # after a bare `--`, as the peer takes it
         head = words[2] if len(words) > 2 else head
+    elif len(words) > 1:
+        raise click.UsageError("`bernstein replay verify` takes one RECEIPT")
     try:
         key = _public_key(asked.options.public_key)
     except (OSError, KeyUnusable) as error:
@@ -198,7 +207,7 @@ def _public_key(path: str | None) -> PublicKey | None:
 
 @contextmanager
 def _mapped(path: str) -> Iterator[Readable]:
-    with Path(path).open("rb") as file:
+    with open_regular(Path(path)) as file:
         if not os.fstat(file.fileno()).st_size:
             yield b""
             return

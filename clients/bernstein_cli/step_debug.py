@@ -40,7 +40,6 @@ def debug_two(asked: AskedSteps, left: str, right: str) -> int:
             steps = tuple(step for step in steps if step["diverged"])
         elif not asked.options.full:
             steps = steps[-_SHOWN_MAX:]
-        divergence = None if found.divergence is None else found.divergence.as_json()
         document(
             {
                 "mode": "two-run",
@@ -48,8 +47,7 @@ def debug_two(asked: AskedSteps, left: str, right: str) -> int:
                 "right": right,
                 "artifact_path": str(path),
                 "diff_hash": found.diff_hash,
-                "diverged": divergence is not None,
-                "divergence": divergence,
+                **found.as_json(),
                 "steps": list(steps),
             }
         )

@@ -1,5 +1,6 @@
 """Where a command's step journals come from: the project's services, or its files."""
 
+import errno
 import os
 import stat
 import tempfile
@@ -51,7 +52,7 @@ class _LocalSteps:
     def open(self, agent_id: str) -> Steps:
         path = local_path(self._sdd_dir, paths.steps_path(agent_id))
         try:
-            file = path.open("rb")
+            file = open_regular(path)
         except FileNotFoundError:
             raise NotFound(f"no journal for agent {agent_id}", agent_id=agent_id) from None
         self._files.append(file)
@@ -95,20 +96,29 @@ def local_path(sdd_dir: Path, name: str) -> Path:
     return path
 
 
+def open_regular(path: Path, flags: int = 0) -> IO[bytes]:
+    """Open a file for reading. OSError for what is none: a FIFO would be waited for."""
+
+    def opener(name: str, mode: int) -> int:
+        return os.open(name, mode | flags | os.O_NONBLOCK)
+
+    file = open(path, "rb", opener=opener)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
 def read_blob(sdd_dir: Path, digest: str) -> bytes | None:
     """A blob of the store, if it is there. Raises Broken when it is not what its name says."""
     path = sdd_dir / paths.blob_path(digest)
     try:
-        # Not to follow a link, nor to wait for a writer, should it be a FIFO.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            content = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Broken(f"blob {path} cannot be read: {error.strerror}", path=path) from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Broken(f"blob {path} is no regular file", path=path)
-        content = file.read()
     if sha256(content).hexdigest() != digest:
         raise Broken(f"blob {path} does not hash to its name; restore it", path=path)
     return content

@@ -13,8 +13,8 @@ from bernstein_formats.canonical import JsonValue
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.session_journal_reader import entries, physical_lines
 
-_NAMES: Final = ("SEQ", "STEP", "BEFORE", "MODEL", "TOOL CALL", "PROMPT")
-_WIDTHS: Final = (6, 16, 16, 24, 24, 4000)
+_NAMES: Final = ("SEQ", "STEP", "MODEL", "TOOL CALL", "PROMPT")
+_WIDTHS: Final = (6, 16, 18, 18, 4000)
 _IN_FULL: Final = (
     "model",
     "effort",
@@ -104,7 +104,6 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         _text(row["seq"]),
         _text(row["step_hash"])[:16],
-        _text(row["prev_hash"])[:16],
         _text(row.get("model")),
         _tool(row.get("tool_call")) or "",
         _text(row.get("prompt")),

@@ -93,7 +93,8 @@ def verification_lines(found: Verification, run_id: str) -> Iterator[str]:
         yield _unauthenticated()
     for finding in found.findings:
         member = f" ({finding.member})" if finding.member else ""
-        yield f"finding: {finding.reason} at step {finding.index}{member}"
+        place = "" if finding.index is None else f" at step {finding.index}"
+        yield f"finding: {finding.reason}{place}{member}"
     if found.findings:
         yield f"NOT CLEAN: {len(found.findings)} finding(s) that the chain does not cover"
 

@@ -5,13 +5,16 @@ event as with sixty-four, so this is the only path there is.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bernstein_formats.errors import BernsteinError, LimitExceeded
+from bernstein_formats.errors import BernsteinError, InvalidInput, LimitExceeded
 from bernstein_runtime import limits
 
+# A pause for callers side by side only: whoever appends alone never waits.
+GATHERING_SECONDS = 0.0005
 EncodedEvent = tuple[str, bytes]
 
 
@@ -47,6 +50,7 @@ class Appender:
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
         self._sending = False
+        self._last_count = 0
 
     def append(self, events: Sequence[EncodedEvent]) -> AppendResult:
         """Blocks until `events` are durable: all of them, in this order, without others between."""
@@ -82,7 +86,12 @@ class Appender:
                     self._sending = False
 
     def _send_batch(self) -> None:
+        if len(self._waiting) < self._last_count:
+            # Those who were just answered are about to ask again: one message for them all costs
+            # less than one for each, for them too.
+            time.sleep(GATHERING_SECONDS)
         batch = self._take()
+        self._last_count = len(batch)
         try:
             answer = self._send([event for waiting in batch for event in waiting.events])
         except BernsteinError as error:
@@ -96,10 +105,15 @@ class Appender:
             waiting.wake.release()
 
     def _fail(self, batch: list[_Waiting], error: BernsteinError) -> None:
-        """One bad event must not fail its neighbours: they are sent one by one."""
-        if len(batch) == 1:
-            batch[0].error = error
-            batch[0].wake.release()
+        """One bad event must not fail its neighbours: they are sent one by one.
+
+        Only after a refusal, which says that nothing landed. After anything else the batch may be
+        there, and to send it again under other request ids would double it.
+        """
+        if len(batch) == 1 or not isinstance(error, InvalidInput):
+            for waiting in batch:
+                waiting.error = error
+                waiting.wake.release()
             return
         for waiting in batch:
             try:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Self
 
 from bernstein_client.journal import JournalClient
+from bernstein_client.macs import MacsClient
 from bernstein_client.recorder import RecorderClient
 from bernstein_client.rederiver import RederiverClient
 from bernstein_client.service_channel import ServiceChannel
+from bernstein_client.steps import StepsClient
 from bernstein_runtime.places import places_for
 from bernstein_runtime.supervisor import Supervisor
 
@@ -28,6 +30,14 @@ class Services:
     @cached_property
     def journal(self) -> JournalClient:
         return JournalClient(self._connect("journal"))
+
+    @cached_property
+    def macs(self) -> MacsClient:
+        return MacsClient(self._connect("journal"))
+
+    @cached_property
+    def steps(self) -> StepsClient:
+        return StepsClient(self._connect("journal"))
 
     @cached_property
     def recorder(self) -> RecorderClient:

@@ -3,23 +3,30 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_client.appender import Appender, AppendResult, EncodedEvent
 from bernstein_client.service_channel import ServiceChannel
 from bernstein_client.values import (
+    AuditRangeWanted,
+    BuiltAuditRange,
     BuiltReceipt,
     Finding,
     FinishedRun,
     OnceSigner,
     Progress,
+    PrunedRuns,
+    RepairedRun,
     RunDifference,
     RunInfo,
     Verification,
+    Watched,
     no_progress,
 )
+from bernstein_client.watching import WATCH_TRIES, index_after, watched
 from bernstein_formats.canonical import JsonValue, spelled
-from bernstein_formats.errors import SignatureWrong
+from bernstein_formats.errors import SignatureWrong, Unavailable
 from bernstein_runtime import limits
 
 
@@ -76,15 +83,22 @@ class JournalClient:
         )
         return self._connection.call(self._stub.AppendRows, request, "AppendRows").size_bytes
 
-    def finish_run(self, run_id: str) -> FinishedRun:
-        """Have a run sealed; nothing can be appended afterwards."""
+    def finish_run(self, run_id: str, *, spine_seal: bool = True) -> FinishedRun:
+        """Have a run sealed; nothing can be appended afterwards. `spine_seal`: in its spine too."""
         answer = self._connection.call(
             self._stub.FinishRun,
-            journal_pb2.FinishRunRequest(run_id=run_id),
+            journal_pb2.FinishRunRequest(run_id=run_id, without_spine_seal=not spine_seal),
             "FinishRun",
             limits.LONG_CALL_TIMEOUT_SECONDS,
         )
-        return FinishedRun(answer.head_hash.hex(), answer.row_count, answer.seal_json)
+        return FinishedRun(
+            answer.head_hash.hex(), answer.row_count, answer.seal_json, tuple(answer.notes)
+        )
+
+    def begin_ledger(self) -> None:
+        """Go on with the signer's present ledger when the one that sealed here is lost."""
+        request = journal_pb2.BeginLedgerRequest()
+        self._connection.call(self._stub.BeginLedger, request, "BeginLedger")
 
     def get_run(self, run_id: str) -> RunInfo:
         """Raises RunNotFound. "latest" is the newest orchestrator run."""
@@ -138,12 +152,62 @@ class JournalClient:
             note=answer.note,
         )
 
+    def watch_rows(self, run_id: str, start_index: int = 0) -> Iterator[Watched]:
+        """Rows from a position on, and those to come, until the run is sealed.
+
+        Goes on where it was when the journal is started anew. Raises RunNotFound, InvalidInput for
+        a position that no row has, TooManyStreams.
+        """
+        next_index, failures = start_index, 0
+        while True:
+            request = journal_pb2.WatchRowsRequest(run_id=run_id, start_index=next_index)
+            try:
+                for answer in self._connection.stream(self._stub.WatchRows, request, None):
+                    item = watched(answer)
+                    next_index, failures = index_after(item), 0
+                    yield item
+            except Unavailable:
+                failures += 1
+                if failures > WATCH_TRIES:
+                    raise
+                self._connection.revive()
+            else:
+                return
+
+    def repair_run(self, run_id: str, *, recover: bool = False) -> RepairedRun:
+        """Put a damaged journal in order. Raises RunNotFound, JournalError where it is refused."""
+        request = journal_pb2.RepairRunRequest(run_id=run_id, recover=recover)
+        answer = self._connection.call(
+            self._stub.RepairRun, request, "RepairRun", limits.LONG_CALL_TIMEOUT_SECONDS
+        )
+        return RepairedRun(
+            run_id=answer.run_id,
+            journal_path=answer.journal_path,
+            repaired=answer.repaired,
+            removed_lines=tuple(answer.removed_lines),
+            row_count=answer.row_count,
+            head_hash=answer.head_hash,
+            recovered_count=answer.recovered_count,
+            added_newline=answer.added_newline,
+            kept_path=answer.kept_path,
+        )
+
+    def prune_runs(self, keep_count: int, *, preview: bool) -> PrunedRuns:
+        """Remove the oldest sealed runs so that `keep_count` stay; 0 keeps all."""
+        request = journal_pb2.PruneRunsRequest(keep_count=keep_count, preview=preview)
+        answer = self._connection.call(
+            self._stub.PruneRuns, request, "PruneRuns", limits.LONG_CALL_TIMEOUT_SECONDS
+        )
+        kept = tuple((each.run_id, each.reason) for each in answer.kept)
+        return PrunedRuns(tuple(answer.removed_run_ids), kept, answer.left_count)
+
     def build_receipt(
         self,
         run_id: str,
         signer: OnceSigner | None = None,
         write: Callable[[bytes], object] | None = None,
         progress: Progress = no_progress,
+        audit: AuditRangeWanted | None = None,
     ) -> BuiltReceipt:
         """Have a receipt built and stored beside the run; with `write` its bytes go there instead,
         and are good only if this returns."""
@@ -153,6 +217,7 @@ class JournalClient:
             signer_socket=str(signer.socket) if signer else "",
             signer_token=signer.token if signer else b"",
             download=write is not None,
+            audit_window=journal_pb2.AuditWindow(**asdict(audit)) if audit else None,
         )
         digest = hashlib.sha256()
         for item in self._connection.stream(self._stub.BuildReceipt, request):
@@ -229,4 +294,10 @@ def _built(summary: journal_pb2.ReceiptSummary) -> BuiltReceipt:
         receipt_path=summary.receipt_path,
         cose=summary.cose,
         size_bytes=summary.size_bytes,
+        audit=_audit(summary) if summary.HasField("audit_range") else None,
     )
+
+
+def _audit(summary: journal_pb2.ReceiptSummary) -> BuiltAuditRange:
+    audit = summary.audit_range
+    return BuiltAuditRange(audit.event_count, audit.foreign_event_count, audit.head_hmac)

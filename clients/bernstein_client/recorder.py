@@ -5,13 +5,27 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
 from bernstein_client.service_channel import ServiceChannel
 from bernstein_formats.canonical import JsonValue, spelled
 from bernstein_formats.errors import InvalidInput, SessionLost
+from bernstein_formats.modes import RuntimeMode
 from bernstein_runtime import limits
+
+_SOURCES: Final[Mapping[int, Literal["recorded", "live", "cached"]]] = {
+    recorder_pb2.ANSWER_SOURCE_RECORDED: "recorded",
+    recorder_pb2.ANSWER_SOURCE_LIVE: "live",
+    recorder_pb2.ANSWER_SOURCE_CACHED: "cached",
+}
+_MODES: Final = {
+    RuntimeMode.INTERACTIVE: recorder_pb2.RUNTIME_MODE_INTERACTIVE,
+    RuntimeMode.HEADLESS_EVAL: recorder_pb2.RUNTIME_MODE_HEADLESS_EVAL,
+    RuntimeMode.HEADLESS_REPLAY: recorder_pb2.RUNTIME_MODE_HEADLESS_REPLAY,
+    RuntimeMode.HEADLESS_JOB: recorder_pb2.RUNTIME_MODE_HEADLESS_JOB,
+    RuntimeMode.CODING_AGENT: recorder_pb2.RUNTIME_MODE_CODING_AGENT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +59,12 @@ class Answer:
     """A model's answer and where it came from."""
 
     text: str
-    source: Literal["recorded", "live"]
+    source: Literal["recorded", "live", "cached"]
     key: str
     warning: str
+    # With a mode: the call's fingerprint, and the mode that the answer is stored under.
+    fingerprint: str = ""
+    stored_mode: RuntimeMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +109,14 @@ class RecorderClient:
         record: bool = True,
         providers: Sequence[Provider] = (),
         expected: Recording | None = None,
+        mode: RuntimeMode | None = None,
+        seed: int | None = None,
+        agent_version: str = "",
     ) -> Session:
-        """Raises ReplayRecordingMissingError, RecordingChanged."""
+        """Raises ReplayRecordingMissingError, RecordingChanged, CacheModeError, SeedRequiredError.
+
+        With a mode every call has a fingerprint, and answers are kept and found by it, too.
+        """
         request = recorder_pb2.OpenSessionRequest(
             run_id=run_id,
             request_id=self._connection.request_id(),
@@ -105,6 +128,9 @@ class RecorderClient:
                 for each in providers
             ],
             expected=_packed(expected),
+            mode=_MODES[mode] if mode else recorder_pb2.RUNTIME_MODE_UNSPECIFIED,
+            seed=seed,
+            agent_version=agent_version,
         )
         answer = self._connection.call(self._stub.OpenSession, request, "OpenSession")
         self._opened[answer.session_id] = request
@@ -122,10 +148,12 @@ class RecorderClient:
         temperature: str,
         max_tokens: str,
         parameters: Mapping[str, JsonValue] | None = None,
+        call_class: str = "",
+        family: str = "",
     ) -> Answer:
         """One model call; it is recorded durably when this returns. Raises ReplayMissError,
-        SessionLost, ProviderFailed. Temperature and limit are literal texts, so that 1, 1.0 and
-        null stay apart."""
+        ReplayDivergenceError, SessionLost, ProviderFailed. Temperature and limit are literal
+        texts, so that 1, 1.0 and null stay apart."""
         request = recorder_pb2.CallRequest(
             session_id=self._current(session_id),
             request_id=self._connection.request_id(),
@@ -136,15 +164,18 @@ class RecorderClient:
             temperature=temperature,
             max_tokens=max_tokens,
             parameters_json=spelled(dict(parameters)).encode() if parameters else b"",
+            call_class=call_class,
+            family=family,
         )
         answer = self._sent(request)
         value = json.loads(answer.response_json)
-        recorded = answer.source == recorder_pb2.ANSWER_SOURCE_RECORDED
         return Answer(
             text=value if isinstance(value, str) else spelled(value),
-            source="recorded" if recorded else "live",
+            source=_SOURCES[answer.source],
             key=answer.key,
             warning=answer.warning,
+            fingerprint=answer.fingerprint,
+            stored_mode=next((k for k, v in _MODES.items() if v == answer.stored_mode), None),
         )
 
     def _sent(self, request: recorder_pb2.CallRequest) -> recorder_pb2.CallResponse:

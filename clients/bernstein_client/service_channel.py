@@ -27,6 +27,10 @@ class ServiceChannel:
         self._client_id = secrets.token_hex(8)
         self._numbers = count()
 
+    def revive(self) -> None:
+        """Have the service running again. Raises Unavailable."""
+        self._revive()
+
     def request_id(self) -> str:
         """A new id for a call that changes something."""
         return f"{self._client_id}-{next(self._numbers)}"
@@ -45,9 +49,14 @@ class ServiceChannel:
             revive=self._revive,
         )
 
-    def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
+    def stream(
+        self,
+        method: Callable[..., Any],
+        request: object,
+        timeout: float | None = limits.LONG_CALL_TIMEOUT_SECONDS,
+    ) -> Iterator[Any]:
         """The answers of a server stream, its failure as one of our errors."""
         try:
-            yield from method(request, timeout=limits.LONG_CALL_TIMEOUT_SECONDS)
+            yield from method(request, timeout=timeout)
         except grpc.RpcError as failure:
             raise error_from(failure) from None

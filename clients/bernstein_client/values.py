@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from bernstein_formats.canonical import JsonValue
 
@@ -29,11 +30,12 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """A sealed run."""
+    """A sealed run; `notes` say what keeps the seal out of its spine, if anything does."""
 
     head_hash_hex: str
     row_count: int
     seal_json: bytes
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,17 @@ class Verification:
     report_path: str
     sealed_row_count: int
 
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the chain is broken or a line is no row at all."""
+        return not self.chain_consistent or self.discarded_count > 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing at all speaks against the run (a missing seal does not)."""
+        bad = self.has_diverged or self.provider_errors or self.findings
+        return not bad and self.identity != "mismatched"
+
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
@@ -93,6 +106,26 @@ class OnceSigner:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditRangeWanted:
+    """The window of the audit log that a receipt takes: instants, the second one left out."""
+
+    since: str
+    until: str
+    # Leave out what does not name the run.
+    own_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltAuditRange:
+    """What a receipt took from the audit log."""
+
+    event_count: int
+    # Those among them that do not name the run.
+    foreign_event_count: int
+    head_hmac: str
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltReceipt:
     """What a receipt binds and where it is."""
 
@@ -106,6 +139,7 @@ class BuiltReceipt:
     receipt_path: str
     cose: bytes
     size_bytes: int
+    audit: BuiltAuditRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +156,47 @@ class Rederived:
     reason_code: str
     rule: str
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedRun:
+    """What a repair did; `kept_path` is the file with what was taken out, if anything was."""
+
+    run_id: str
+    journal_path: str
+    repaired: bool
+    removed_lines: tuple[int, ...]
+    row_count: int
+    head_hash: str
+    recovered_count: int
+    added_newline: bool
+    kept_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedRuns:
+    """Runs that went, or would go, oldest first; old ones that stay with the reason; the rest."""
+
+    removed: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+    left_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedRows:
+    """Rows of a run that follow each other, as stored, without their line ends."""
+
+    first_index: int
+    lines: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlace:
+    """Everything before `next_index` was given; a sealed run gets no further row."""
+
+    run_id: str
+    next_index: int
+    is_sealed: bool
+
+
+Watched: TypeAlias = WatchedRows | WatchPlace

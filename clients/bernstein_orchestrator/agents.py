@@ -11,6 +11,7 @@ from bernstein_orchestrator.events import Endpoint
 from bernstein_orchestrator.plan import CommandAgent
 from bernstein_orchestrator.ports import Recorder
 from bernstein_orchestrator.processes import Ending, Finished, allowed_environment, run_program
+from bernstein_orchestrator.sidecars import VARIABLE, Observed, Sidecars
 from bernstein_orchestrator.workspace import Workspace
 
 MODEL_CALL_FAILED: Final = "agent: the model did not answer"
@@ -23,13 +24,15 @@ _MAX_TOKENS: Final = "4000"
 class Work:
     """What an attempt brought: a model's answer, or a failure as it is recorded.
 
-    `detail` is for the user only: it may depend on time and machine.
+    `detail` is for the user only: it may depend on time and machine. `observed` is what a
+    program's wrapper saw its provider do.
     """
 
     answer: str | None = None
     failure: str = ""
     detail: str = ""
     left_processes: bool = False
+    observed: Observed | None = None
 
 
 class ModelCalls:
@@ -75,28 +78,39 @@ class Programs:
         environment: Mapping[str, str],
         stop: threading.Event,
         prefix: tuple[str, ...] = (),
+        sidecars: Sidecars | None = None,
     ) -> None:
         """`prefix` goes before every command, to take the network away."""
+        self._sidecars = sidecars
         self._top = workspace.top
         self._environment = environment
         self._stop = stop
         self._prefix = prefix
 
-    def work(self, agent: CommandAgent) -> Work:
+    def work(self, agent: CommandAgent, agent_id: str = "") -> Work:
         folder = (self._top / agent.working_folder).resolve()
         if not folder.is_relative_to(self._top):
             text = f"the working folder {agent.working_folder} leads out of the project"
             return Work(failure="agent: not started", detail=text)
+        environment = allowed_environment(self._environment, agent.environment)
+        sidecar = self._sidecars.begin(agent_id) if self._sidecars is not None else None
+        if sidecar is not None:
+            environment[VARIABLE] = str(sidecar)
         finished = run_program(
             [*self._prefix, *agent.command],
             folder=folder,
-            environment=allowed_environment(self._environment, agent.environment),
+            environment=environment,
             timeout_seconds=agent.timeout_seconds,
             stop=self._stop,
         )
         failure = _failure(finished, agent)
         detail = finished.tail if failure else ""
-        return Work(None, failure, detail, left_processes=not finished.is_group_ended)
+        return Work(
+            failure=failure,
+            detail=detail,
+            left_processes=not finished.is_group_ended,
+            observed=self._sidecars.observed(agent_id) if self._sidecars is not None else None,
+        )
 
     def shell(self, command: str, timeout_seconds: float) -> Finished:
         """Run a shell command line, as the peer does for a test."""

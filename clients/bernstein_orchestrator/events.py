@@ -79,11 +79,19 @@ def graph_events(graph: PlanGraph, goal: str) -> list[Event]:
     ]
 
 
-def round_events(this: Round, facts: Sequence[ClaimFacts], adapters_seen: set[str]) -> list[Event]:
-    """Make the rows of one round; `adapters_seen` grows by the adapters of its claims."""
+def round_events(
+    this: Round,
+    facts: Sequence[ClaimFacts],
+    adapters_seen: set[str],
+    provider_events: Sequence[Event] = (),
+) -> list[Event]:
+    """Make the rows of one round; `adapters_seen` grows by the adapters of its claims.
+
+    `provider_events` are those of the attempt that ended; they come before it is reaped.
+    """
     events: list[Event] = [("tick_start", {"tick": this.tick})]
     if this.ended is not None:
-        events += _ended(*this.ended)
+        events += _ended(*this.ended, provider_events)
         if this.is_retried:
             events.append(("task_retried", {"task_id": this.ended[1].task_id}))
     for claim in this.released:
@@ -130,7 +138,7 @@ def end_events(
     return [("run_completed", completed), ("run_quiescence", quiescence)]
 
 
-def _ended(claim: Claim, outcome: Outcome) -> list[Event]:
+def _ended(claim: Claim, outcome: Outcome, provider_events: Sequence[Event]) -> list[Event]:
     task_id = outcome.task_id
     if outcome.is_completed:
         done: dict[str, JsonValue] = {
@@ -145,7 +153,7 @@ def _ended(claim: Claim, outcome: Outcome) -> list[Event]:
             "failed_signals": list(outcome.failed_signals),
         }
         event = ("task_verification_failed", failed)
-    return [event, ("agent_reaped", {"agent_id": claim.agent_id})]
+    return [event, *provider_events, ("agent_reaped", {"agent_id": claim.agent_id})]
 
 
 def _claimed(facts: ClaimFacts) -> list[Event]:

@@ -7,18 +7,19 @@ themselves run side by side.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from bernstein_formats.errors import InvalidInput, StoreFailed
+from bernstein_formats.provider_sidecar import capture_failed_event, mutation_events
 from bernstein_orchestrator.activation import Prepared
 from bernstein_orchestrator.agents import MODEL_CALL_FAILED, ModelCalls, Programs, Work
 from bernstein_orchestrator.answers import check_unicode, files_of
 from bernstein_orchestrator.context import Context, attachment_of
 from bernstein_orchestrator.crew import Crew
-from bernstein_orchestrator.events import ClaimFacts, Endpoint, round_events
+from bernstein_orchestrator.events import ClaimFacts, Endpoint, Event, round_events
 from bernstein_orchestrator.ledger import Ledger
 from bernstein_orchestrator.progress import Progress, TaskFinished, TaskStarted, Warned
 from bernstein_orchestrator.prompt import ContextFile, Finished, PromptInputs, task_prompt
@@ -41,6 +42,8 @@ class Workplace:
     script: Script | None
     report: Callable[[Progress], None]
     stop: threading.Event
+    # Whether a change that a provider made behind the run's back fails its verification.
+    is_deterministic: bool = False
 
 
 class Loop:
@@ -176,12 +179,27 @@ class Loop:
         """Append a round, and only then start the agents of its claims."""
         contexts = {claim.agent_id: self._context_of(claim) for claim in this.claims}
         facts = [self._facts(claim, contexts[claim.agent_id]) for claim in this.claims]
-        self._ledger.append(round_events(this, facts, self._adapters_seen))
+        about_provider = self._provider_events(this.ended[0], work) if this.ended else ()
+        self._ledger.append(round_events(this, facts, self._adapters_seen, about_provider))
         self.agent_count += len(this.claims)
         if this.ended is not None:
             self._tell(this, work)
         for claim in this.claims:
             self._start(claim, contexts[claim.agent_id])
+
+    def _provider_events(self, claim: Claim, work: Work) -> Sequence[Event]:
+        """What a wrapper saw its provider do; a replay repeats what was recorded of it."""
+        if self._place.script is not None:
+            return self._place.script.provider_events.get(claim.agent_id, ())
+        if work.observed is None:
+            return ()
+        strict = self._place.is_deterministic
+        if work.observed.failure:
+            text = f"what the provider did to {claim.agent_id} is not known"
+            self._warn(f"{text}: {work.observed.failure}")
+            failed = capture_failed_event(claim.agent_id, work.observed.failure)
+            return (failed,) if strict else ()
+        return mutation_events(work.observed.signals, claim.agent_id, is_deterministic=strict)
 
     def _context_of(self, claim: Claim) -> tuple[ContextFile, ...]:
         if claim.task.step.agent is not None:
@@ -215,7 +233,7 @@ class Loop:
                 return
         endpoint = self._prepared.endpoints[claim.task.task_id]
         if step.agent is not None:
-            work = partial(self._place.programs.work, step.agent)
+            work = partial(self._place.programs.work, step.agent, claim.agent_id)
             agent = step.agent.command[0]
         else:
             assert self._place.calls is not None, "a session is open whenever a model is needed"

@@ -110,6 +110,7 @@ class Performance:
                 script=self.script,
                 report=self.report,
                 stop=stop,
+                is_deterministic=bool(self.options.seed or self.options.replay_run_id),
             )
             loop = Loop(self.prepared, self.ledger, self.schedule, place, self.room)
             loop.run()

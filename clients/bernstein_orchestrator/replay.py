@@ -14,12 +14,16 @@ from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import ChainBroken, InvalidInput
 from bernstein_formats.journal_reader import load_events_strictly
 from bernstein_formats.journal_verify import verify_journal
+from bernstein_formats.provider_sidecar import CAPTURE_FAILED
+from bernstein_formats.provider_state import MUTATION
+from bernstein_orchestrator.events import Event
 from bernstein_orchestrator.surroundings import Surroundings
 
 Row = dict[str, JsonValue]
 
 _COMPLETED: Final = "task_completed"
 _FAILED: Final = "task_verification_failed"
+_ABOUT_PROVIDER: Final = frozenset((MUTATION, CAPTURE_FAILED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Script:
     task_ids: frozenset[str]
     base_urls: dict[str, str]
     contexts: dict[str, dict[str, str]]
+    provider_events: dict[str, tuple[Event, ...]]
     outcomes: tuple[RecordedOutcome, ...]
     has_released: bool
     calls: Recording | None
@@ -79,7 +84,8 @@ def read_script(chunks: Iterable[bytes], run_id: str) -> Script:
             if row["event"] == "agent_spawned"
         },
         contexts=_contexts(rows),
-        outcomes=_outcomes(rows),
+        provider_events=_provider_events(rows),
+        outcomes=_outcomes([row for row in rows if row["event"] not in _ABOUT_PROVIDER]),
         has_released=_has_released(rows),
         calls=None if calls is None else _calls(calls, run_id),
         end="" if end is None else _text(end, "outcome"),
@@ -170,6 +176,17 @@ def _contexts(rows: list[Row]) -> dict[str, dict[str, str]]:
                 for entry in entries
                 if isinstance(entry, dict)
             }
+    return found
+
+
+def _provider_events(rows: list[Row]) -> dict[str, tuple[Event, ...]]:
+    """Return, for each agent, what its wrapper saw."""
+    found: dict[str, tuple[Event, ...]] = {}
+    for row in rows:
+        if row["event"] in _ABOUT_PROVIDER:
+            agent_id = _text(row, "agent_id")
+            event = (str(row["event"]), _payload(row))
+            found[agent_id] = (*found.get(agent_id, ()), event)
     return found
 
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from bernstein_formats.audit_log import AuditFields
 from bernstein_orchestrator.activation import Prepared, prepare
 from bernstein_orchestrator.agents import Programs
 from bernstein_orchestrator.interrupts import stopping_on_signals
 from bernstein_orchestrator.ledger import Ledger
+from bernstein_orchestrator.mirror import Mirror
 from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.performance import Performance
 from bernstein_orchestrator.ports import Journal, Recorder
@@ -19,6 +21,7 @@ from bernstein_orchestrator.replay import Script
 from bernstein_orchestrator.replay_activation import activate_replay, offline_commands
 from bernstein_orchestrator.run_folder import create_run
 from bernstein_orchestrator.schedule import Schedule
+from bernstein_orchestrator.sidecars import Sidecars
 from bernstein_orchestrator.workspace import Workspace
 
 
@@ -30,8 +33,11 @@ def run_plan(
     report: Report,
     clock: Callable[[], float],
     stop: threading.Event | None = None,
+    audit: Callable[[AuditFields], object] | None = None,
 ) -> RunResult:
     """Run or replay a plan; `clock` gives Unix seconds, `recorder` connects when it is needed.
+
+    `audit` appends to the audit log; a replay has nothing to tell it.
 
     What is refused raises before a run exists. An error in the middle is raised after the run has
     been ended as failed; ReplayMissError is one. Setting `stop`, or Ctrl-C, ends it as interrupted.
@@ -48,12 +54,13 @@ def run_plan(
         workspace = _workspace(options, prepared, script, stack)
         run_id = create_run(options, prepared, script, journal, clock())
         max_agents = script.max_agents if script is not None else prepared.max_agents
+        mirror = Mirror(run_id, audit, warn) if audit is not None and script is None else None
         performance = Performance(
             options=options,
             prepared=prepared,
             script=script,
             journal=journal,
-            ledger=Ledger(journal, run_id),
+            ledger=Ledger(journal, run_id, mirror),
             schedule=Schedule(
                 prepared.graph.tasks, max_agents=max_agents, max_retries=options.max_retries
             ),
@@ -61,7 +68,9 @@ def run_plan(
             run_id=run_id,
             room=prepared.max_agents if options.max_agents else max_agents,
         )
-        programs = Programs(workspace, options.environment, stop, prefix)
+        programs = Programs(
+            workspace, options.environment, stop, prefix, Sidecars(options.sdd_dir, run_id)
+        )
         performance.announce()
         return performance.carry_out(workspace, programs, stop, recorder, recording)
 

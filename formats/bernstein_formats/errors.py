@@ -2,7 +2,17 @@
 
     BernsteinError
     ├── InvalidInput              INVALID_INPUT        what the caller gave cannot be used
-    │   └── LimitExceeded         LIMIT_EXCEEDED       it is larger or deeper than we take
+    │   ├── LimitExceeded         LIMIT_EXCEEDED       it is larger or deeper than we take
+    │   └── DeterminismError      CONTRACT_BROKEN      a determinism contract is not kept
+    │       ├── CanonicalizationError  NOT_CANONICAL   no canonical form
+    │       ├── IdentityFieldError     IDENTITY_FIELD  who or when, inside a fingerprint
+    │       ├── PromptBudgetError      PROMPT_BUDGET
+    │       ├── AsyncObserverError     ASYNC_OBSERVER
+    │       ├── ObserverContractError  OBSERVER_CONTRACT
+    │       ├── ChannelConflictError   CHANNEL_CONFLICT
+    │       ├── SeedRequiredError      SEED_REQUIRED
+    │       ├── CacheModeError         MODE_NOT_ALLOWED
+    │       └── AmbientAccessError     AMBIENT_ACCESS  clock, randomness, environment or file
     ├── NotFound                  NOT_FOUND
     │   ├── RunNotFound           RUN_NOT_FOUND
     │   └── ReplayRecordingMissingError  RECORDING_MISSING
@@ -14,8 +24,8 @@
     │   ├── ForeignWriter         FOREIGN_WRITER       the file changed under us
     │   ├── RecordingChanged      RECORDING_CHANGED    the recording differs from its journal row
     │   ├── SessionLost           SESSION_LOST         a replay cannot be continued
-    │   ├── ReplayMissError       REPLAY_MISS
-    │   ├── ReplayDivergenceError        REPLAY_DIVERGENCE
+    │   ├── ReplayDivergenceError REPLAY_DIVERGENCE    the replay left the recording
+    │   │   └── ReplayMissError   REPLAY_MISS
     │   └── ReplayKeySchemeMismatchError  KEY_SCHEME_MISMATCH
     ├── Broken                    BROKEN               the evidence itself is wrong
     │   ├── ChainBroken           CHAIN_BROKEN
@@ -63,6 +73,46 @@ class LimitExceeded(InvalidInput):
     reason = "LIMIT_EXCEEDED"
 
 
+class DeterminismError(InvalidInput):
+    reason = "CONTRACT_BROKEN"
+
+
+class CanonicalizationError(DeterminismError):
+    reason = "NOT_CANONICAL"
+
+
+class IdentityFieldError(DeterminismError):
+    reason = "IDENTITY_FIELD"
+
+
+class PromptBudgetError(DeterminismError):
+    reason = "PROMPT_BUDGET"
+
+
+class AsyncObserverError(DeterminismError):
+    reason = "ASYNC_OBSERVER"
+
+
+class ObserverContractError(DeterminismError):
+    reason = "OBSERVER_CONTRACT"
+
+
+class ChannelConflictError(DeterminismError):
+    reason = "CHANNEL_CONFLICT"
+
+
+class SeedRequiredError(DeterminismError):
+    reason = "SEED_REQUIRED"
+
+
+class CacheModeError(DeterminismError):
+    reason = "MODE_NOT_ALLOWED"
+
+
+class AmbientAccessError(DeterminismError):
+    reason = "AMBIENT_ACCESS"
+
+
 class NotFound(BernsteinError):
     reason = "NOT_FOUND"
 
@@ -107,12 +157,12 @@ class SessionLost(Conflict):
     reason = "SESSION_LOST"
 
 
-class ReplayMissError(Conflict):
-    reason = "REPLAY_MISS"
-
-
 class ReplayDivergenceError(Conflict):
     reason = "REPLAY_DIVERGENCE"
+
+
+class ReplayMissError(ReplayDivergenceError):
+    reason = "REPLAY_MISS"
 
 
 class ReplayKeySchemeMismatchError(Conflict):

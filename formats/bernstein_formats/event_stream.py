@@ -38,7 +38,9 @@ class EventParser:
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that are complete now. Raises LimitExceeded."""
-        if self._skip_line_feed and chunk:
+        if not chunk:
+            return []
+        if self._skip_line_feed:
             # The other half of a CRLF whose CR ended the line already.
             self._skip_line_feed = False
             chunk = chunk.removeprefix(b"\n")

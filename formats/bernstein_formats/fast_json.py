@@ -19,6 +19,8 @@ from bernstein_formats.json_rules import JsonValue
 _SORTED = orjson.OPT_SORT_KEYS
 _FIRST_BEYOND_64_BITS = 2.0**63
 _BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")
+# Up to here it is quicker to escape each character where it stands than to copy the value.
+_FEW_BYTES = 64
 _NEVER_DEEP = 2 * json_rules.MAX_DEPTH
 
 
@@ -122,6 +124,9 @@ def judged_py_json_bytes(value: JsonValue) -> bytes:
         output = orjson.dumps(value, None, _SORTED)
         if output.isascii() and output.find(b"\x7f") < 0:
             return output
+        text = output.decode()
+        if len(output) - len(text) <= _FEW_BYTES:
+            return _escaped(text)
         return _pinned_py_json(value)
     except (orjson.JSONEncodeError, RecursionError):
         json_rules.check_depth(value)
@@ -178,9 +183,11 @@ def _pinned(value: JsonValue, number: Callable[[float], str], *, ascii_only: boo
 def _pinned_py_json(value: JsonValue) -> bytes:
     """Write with ready texts, then escape what is left: names beyond ASCII, and DEL."""
     output = orjson.dumps(_pinned(value, json_rules.py_number, ascii_only=True), None, _SORTED)
-    if not output.isascii():
-        output = output.decode().encode("ascii", _ESCAPES)
-    return output.replace(b"\x7f", b"\\u007f")
+    return _escaped(output.decode())
+
+
+def _escaped(text: str) -> bytes:
+    return text.encode("ascii", _ESCAPES).replace(b"\x7f", b"\\u007f")
 
 
 def _json_escapes(error: UnicodeError) -> tuple[str, int]:

@@ -28,7 +28,17 @@ class LineBlocks:
     def __iter__(self) -> Iterator[list[bytes]]:
         """Give the lines once; no more than a chunk and one line is held."""
         begun: list[bytes] = []
+        returns = False  # whether one is in what was begun
         for chunk in self._chunks:
+            if not returns and chunk.find(b"\r") < 0:
+                lines = chunk.split(b"\n")
+                begun.append(lines[0])
+                if len(lines) > 1:
+                    lines[0] = b"".join(begun)
+                    begun = [lines.pop()]
+                    yield lines
+                continue
+            returns = True
             cut = _end_of_last_line(chunk)
             if not cut:
                 begun.append(chunk)
@@ -36,6 +46,7 @@ class LineBlocks:
             begun.append(chunk[:cut])
             yield _split(b"".join(begun))
             begun = [chunk[cut:]]
+            returns = begun[0].find(b"\r") >= 0
         rest = b"".join(begun)
         if rest:
             self.ends_with_newline = rest.endswith(b"\r")

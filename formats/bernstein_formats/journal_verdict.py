@@ -28,14 +28,17 @@ class Reason(StrEnum):
     PREV_HASH_MISSING = "prev_hash_missing"
     DUPLICATE_MEMBER = "duplicate_member"
     FINAL_NEWLINE_MISSING = "final_newline_missing"
+    # The signer's ledger knows a seal that is not beside the run, or a newer one.
+    SEAL_MISSING = "seal_missing"
+    SEAL_OUTDATED = "seal_outdated"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong on a row (by position) that does not break the chain."""
+    """Something wrong that does not break the chain; on a row (by position), where one is meant."""
 
     reason: Reason
-    index: int
+    index: int | None
     member: str | None
 
 

@@ -58,6 +58,8 @@ class Caller:
 
     lane: str = ""
     request_id: str = ""
+    # Members that a session with a mode adds to the row (docs/formats/determinism.md, section 5).
+    about: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 def call_key(
@@ -169,6 +171,7 @@ def _our_members(request: CallRequest, caller: Caller) -> dict[str, JsonValue]:
         members["parameters"] = dict(request.parameters)
     # Written for no parameters too: a later request that has some is then known to differ.
     members["parameters_digest"] = parameters_digest(request.parameters)
+    members.update(caller.about)
     return members
 
 

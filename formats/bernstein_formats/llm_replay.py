@@ -6,7 +6,7 @@ side keep their own answers. One caller at a time; whoever shares a replay holds
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from bernstein_formats.canonical import JsonValue, parse_loosely
@@ -37,10 +37,11 @@ _COMPARED_CALLS: Final = 2000
 
 @dataclass(slots=True)
 class Answer:
-    """A recorded response and its line, counted from 1 (not frozen: made per look-up)."""
+    """A recorded response, its line, counted from 1, and its row (not frozen: made per look-up)."""
 
     response: JsonValue
     line: int
+    row: dict[str, JsonValue] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +86,24 @@ class Replay:
         self._queues[digest] = queue if queue.waiting else _NONE_WAITING
         if record is None:
             return self._miss(digest, request, lane)
-        response = self._response(record, digest.hex())
+        row = self._answering_row(record, digest.hex())
         self.hits += 1
         self._served[record.number] = 1
         self._last_served = record.number
-        return Answer(response, record.line)
+        return Answer(row["response"], record.line, row)
 
-    def _response(self, record: Record, key: str) -> JsonValue:
-        """Read the response from the row, which must still be the one that was indexed."""
+    def _answering_row(self, record: Record, key: str) -> dict[str, JsonValue]:
+        """Read the row, which must still be the one that was indexed."""
         try:
             row = parse_loosely(self._read(record.offset, record.length))
-            if type(row) is dict and row["key"] == key and type(response := row["response"]) is str:
-                return response
+            if type(row) is dict and row["key"] == key and type(row["response"]) is str:
+                return row
         except (InvalidInput, KeyError):
             pass  # said in words below
         row = self._row(record)
         if row["key"] != key:
             raise _changed(record, "it has another key")
-        return row["response"]
+        return row
 
     def _row(self, record: Record) -> dict[str, JsonValue]:
         try:

@@ -12,6 +12,9 @@ RUNS_FOLDER = "runs"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
+_NOT_IN_A_NAME = re.compile(r"[/\\]")
+_AGENT_ID_CHARACTERS_MAX = 64
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def check_run_id(run_id: str) -> None:
@@ -104,3 +107,60 @@ def spine_lock_path(run_id: str) -> str:
     """Name the lock that whoever appends to a spine holds, the peer too."""
     check_run_id(run_id)
     return f"lineage/{run_id}/.spine.lock"
+
+
+def check_agent_id(agent_id: str) -> None:
+    """Refuse an agent's or session's id that is not one safe file name.
+
+    The peer takes any text; whatever its own ids look like is taken here too.
+    """
+    if (
+        1 <= len(agent_id) <= _AGENT_ID_CHARACTERS_MAX
+        and agent_id.isprintable()
+        and not _NOT_IN_A_NAME.search(agent_id)
+        and len(agent_id.encode()) <= 2 * _AGENT_ID_CHARACTERS_MAX
+        and agent_id not in {".", ".."}
+    ):
+        return
+    raise InvalidInput(
+        f"{agent_id!r} is no agent or session id: use 1 to {_AGENT_ID_CHARACTERS_MAX} characters"
+        " that can be printed, no slash, and neither '.' nor '..'",
+        agent_id=agent_id,
+    )
+
+
+def steps_folder(agent_id: str) -> str:
+    """Name the folder of an agent's step journal; InvalidInput if the id cannot be one."""
+    check_agent_id(agent_id)
+    return f"runtime/journal/{agent_id}"
+
+
+def steps_path(agent_id: str) -> str:
+    """Name an agent's step journal."""
+    return f"{steps_folder(agent_id)}/000000.jsonl"
+
+
+def session_receipt_path(agent_id: str, kind: str = "") -> str:
+    """Name an agent's receipt; `kind` is "", "redacted" or "debug"."""
+    check_agent_id(agent_id)
+    return f"runtime/receipts/{agent_id}{kind and f'.{kind}'}.tar"
+
+
+def session_path(session_id: str) -> str:
+    """Name the snapshot of a session."""
+    check_agent_id(session_id)
+    return f"runtime/sessions/{session_id}.json"
+
+
+def path_diff_path(left: str, right: str) -> str:
+    """Name the stored comparison of two agents' steps."""
+    check_agent_id(left)
+    check_agent_id(right)
+    return f"runtime/debug/{left}__{right}.pathdiff.json"
+
+
+def blob_path(digest: str) -> str:
+    """Name a blob; `digest` is its SHA-256 in lower-case hexadecimal."""
+    if not _DIGEST.fullmatch(digest):
+        raise InvalidInput(f"{digest!r} is no digest: use 64 lower-case hexadecimal digits")
+    return f"cas/{digest[:2]}/{digest}"

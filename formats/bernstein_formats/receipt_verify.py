@@ -6,6 +6,7 @@ told. What the peer lets pass although nothing covers it becomes a finding, and 
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from bernstein_formats.canonical import Profile
 from bernstein_formats.cose import parse_cose
@@ -19,7 +20,7 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.public_key import PublicKey, decode_base64, parse_jwk, parse_public_pem
-from bernstein_formats.receipt_audit import audit_binding
+from bernstein_formats.receipt_audit import audit_binding, audit_warnings
 from bernstein_formats.receipt_events import EventWalk, FindingReason, ReceiptFinding
 from bernstein_formats.receipt_file import receipt_cose_preimage
 from bernstein_formats.receipt_lines import CLOCK_MEMBERS
@@ -31,7 +32,6 @@ from bernstein_formats.receipt_members import (
     require_objects,
 )
 from bernstein_formats.receipt_read import ReceiptDocument, canonical_document, parsed_document
-from bernstein_formats.receipt_trust import ChainEvidence, ask_chain
 from bernstein_formats.receipt_verdict import ReceiptStatus, ReceiptTier, ReceiptVerdict
 from bernstein_formats.run_receipt import (
     PAYLOAD_TYPE,
@@ -42,6 +42,9 @@ from bernstein_formats.run_receipt import (
     ReceiptSubject,
 )
 from bernstein_formats.spine import SpineWalk
+
+if TYPE_CHECKING:
+    from bernstein_formats.receipt_trust import ChainEvidence
 
 _MALFORMED = (InvalidInput, KeyUnusable, ReceiptMalformed)
 _TAMPERED = (ChainBroken, SignatureWrong)
@@ -55,7 +58,7 @@ class _Demands:
 
     pin: PublicKey | bytes | None
     cose: bytes | None
-    chain: ChainEvidence | None
+    chain: "ChainEvidence | None"
     run_id: str | None
     cose_may_be_of_another: bool
 
@@ -65,7 +68,7 @@ def verify_receipt(
     pin: PublicKey | bytes | None = None,
     cose: bytes | None = None,
     *,
-    chain: ChainEvidence | None = None,
+    chain: "ChainEvidence | None" = None,
     expected_run_id: str | None = None,
     cose_may_be_of_another: bool = False,
 ) -> ReceiptVerdict:
@@ -139,6 +142,8 @@ class _Verification:
             self._findings.append(ReceiptFinding(FindingReason.RUN_UNEXPECTED, None, "run_id"))
         self._findings += member_findings(self._receipt)
         warnings = (*self._facts.warnings, *member_warnings(self._receipt))
+        if self._receipt.get("audit_range") is not None:
+            warnings += tuple(audit_warnings(self._receipt["audit_range"]))
         self._facts = replace(self._facts, warnings=warnings)
         if demands.chain is not None:
             self._check_chain(demands.chain, key)
@@ -244,7 +249,9 @@ class _Verification:
         if not key.verifies(signature, subject.preimage()):
             raise SignatureWrong("the signature does not hold for the receipt's contents")
 
-    def _check_chain(self, chain: ChainEvidence, key: PublicKey) -> None:
+    def _check_chain(self, chain: "ChainEvidence", key: PublicKey) -> None:
+        from bernstein_formats.receipt_trust import ask_chain  # noqa: PLC0415 - most have no chain
+
         if self._demands.pin is None:
             raise ReceiptMalformed("a key chain says nothing without the pinned key of its root")
         stated = block(self._receipt, "signing")["public_key_jwk"]

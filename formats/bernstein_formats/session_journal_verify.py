@@ -77,10 +77,13 @@ class Walk:
         if self._fault_count <= FAULTS_LISTED_MAX:
             self._faults.append(fault)
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong so far."""
+        return not self._fault_count
+
     def verdict(self) -> StepsVerification:
-        return StepsVerification(
-            self.head_hash, self.steps, tuple(self._faults), self._fault_count
-        )
+        return StepsVerification(self.head_hash, self.steps, tuple(self._faults), self._fault_count)
 
     def _mismatch(self, kind: FaultKind, number: int, expected: str, got: str) -> None:
         what = kind.value.removesuffix("_mismatch")
@@ -170,9 +173,7 @@ class _Continuation:
             self.torn_line = self.torn_line or number
             return False
         if self.torn_line is not None:
-            raise self._refused(
-                self.torn_line, f"is corrupt but line {number} continues the chain"
-            )
+            raise self._refused(self.torn_line, f"is corrupt but line {number} continues the chain")
         hashed = self._checked(number, row)
         self.head = StepHead(self.head.seq + 1, hashed)
         return True

@@ -4,14 +4,20 @@ import grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_journal.creation import RunMaker
+from bernstein_journal.macs import Macs
 from bernstein_journal.origin import origin_of
 from bernstein_journal.receipts import ReceiptMaker
 from bernstein_journal.sealing import Sealer
 from bernstein_journal.service import JournalService
 from bernstein_journal.signer import Signer, resident_signer
+from bernstein_journal.spine_seal import SpineSealer
+from bernstein_journal.steps import StepJournals
 from bernstein_journal.verbatim import VerbatimLogs
 from bernstein_journal.verification import Verifier
+from bernstein_journal.watchers import Watchers
+from bernstein_journal.witnesses import Witnesses
 from bernstein_journal.writer import Writer
+from bernstein_runtime import limits
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.server import serve
@@ -27,18 +33,28 @@ def run(started: Started) -> None:
     def signer() -> Signer:
         return resident_signer(places, Supervisor(places, started.environ), started.token)
 
-    sealer = Sealer(store, origin, signer)
+    seal_key_file = places.secrets_dir / "seal-key.pub.pem"
+    sealer = Sealer(store, origin, signer, seal_key_file)
+    macs = Macs(store, clock, signer)
+    witnesses = Witnesses(store, origin, places.secrets_dir / "signer" / "ledger.jsonl", signer)
     writer, verbatim = Writer(store, clock), VerbatimLogs(store)
+    steps = StepJournals(store, clock)
+    watchers = Watchers(store, writer.stored_size)
+    writer.tell(watchers.wake)
     service = JournalService(
         places=places,
         store=store,
         writer=writer,
-        maker=RunMaker(store, clock),
-        verifier=Verifier(store, places.sdd_dir, places.secrets_dir / "seal-key.pub.pem"),
+        maker=RunMaker(store, clock, sealer.check_ledger),
+        verifier=Verifier(store, places.sdd_dir, seal_key_file, witnesses),
         sealer=sealer,
+        spine_sealer=SpineSealer(store, clock, macs.pending),
+        macs=macs,
         receipts=ReceiptMaker(store, places.state_dir, origin, sealer),
         verbatim=verbatim,
+        steps=steps,
         resident_signer=signer,
+        watchers=watchers,
     )
 
     def register(server: grpc.Server) -> str:
@@ -46,10 +62,17 @@ def run(started: Started) -> None:
         return journal_pb2.DESCRIPTOR.services_by_name["JournalService"].full_name
 
     try:
-        serve(started.listener(), register)
+        serve(
+            started.listener(),
+            register,
+            streams_max=limits.WATCHERS_MAX,
+            end_streams=watchers.stop,
+        )
     finally:
         writer.stop()
+        macs.pending.stop()
         verbatim.close()
+        steps.close()
 
 
 def main() -> None:

@@ -18,12 +18,11 @@ RESERVED_IDS = {"latest", "list", "diff", "repair", "export", "publish", "verify
 class RunMaker:
     """Makes one run at a time."""
 
-    def __init__(
-        self, store: Store, clock: Clock, random_hex: Callable[[int], str] = secrets.token_hex
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, check: Callable[[], None]) -> None:
+        """`check` raises when a run that is begun now could not be finished."""
         self._store = store
         self._clock = clock
-        self._random_hex = random_hex
+        self._check = check
         self._lock = threading.Lock()
 
     def make(self, run_id: str, request_id: str, metadata: bytes, replay: bytes) -> str:
@@ -34,6 +33,7 @@ class RunMaker:
                 known = {mark.request_id: mark.answer for mark in log.marks}
                 if request_id in known:
                     return self._complete(known[request_id], metadata, replay)
+                self._check()
                 chosen = run_id or self._new_id()
                 self._check_free(chosen)
                 line = f"{chosen}\n".encode()
@@ -63,4 +63,4 @@ class RunMaker:
 
     def _new_id(self) -> str:
         now = datetime.fromtimestamp(self._clock.now_seconds(), UTC)
-        return f"{now:%Y%m%d-%H%M%S}-{self._random_hex(3)}"
+        return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

@@ -6,20 +6,23 @@ Memory does not grow with the run: the embedded rows wait in a temporary file.
 
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
 from bernstein_formats import paths
+from bernstein_formats.audit_log import AuditWalk, segment_lines
+from bernstein_formats.audit_range import AuditSelection, AuditWindow, given_macs
 from bernstein_formats.errors import SignatureWrong
 from bernstein_formats.journal_reader import LineBlocks
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.receipt_build import ReceiptBuilder
 from bernstein_formats.receipt_file import receipt_cose, receipt_head, receipt_tail
 from bernstein_formats.run_receipt import ReceiptSignature, ReceiptSubject
+from bernstein_journal.audit_files import AuditFiles
 from bernstein_journal.sealing import Sealer
-from bernstein_journal.signer import SignedReceipt, Signer
+from bernstein_journal.signer import AuditRows, SignedReceipt, Signer
 from bernstein_runtime.limits import CHUNK_BYTES
 from bernstein_runtime.progress import Report
 from bernstein_store.store import Store
@@ -35,6 +38,16 @@ class Receipt:
     sha256: bytes
     size_bytes: int
     parts: Iterator[bytes]
+    # Events in the audit range that do not name the run.
+    foreign_event_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a receipt takes from the audit log."""
+
+    window: AuditWindow
+    own_only: bool
 
 
 class ReceiptMaker:
@@ -45,8 +58,15 @@ class ReceiptMaker:
         self._state_dir = state_dir
         self._origin = origin
         self._sealer = sealer
+        self._audit = AuditFiles(store)
 
-    def build(self, run_id: str, signer: Callable[[], Signer], report: Report) -> Receipt:
+    def build(
+        self,
+        run_id: str,
+        signer: Callable[[], Signer],
+        report: Report,
+        wanted: Wanted | None = None,
+    ) -> Receipt:
         """Raises what BuildReceipt fails with. Nothing is stored yet."""
         journal_name, spine_name = paths.journal_path(run_id), paths.spine_path(run_id)
         journal_size = self._store.size(journal_name) or 0
@@ -65,7 +85,8 @@ class ReceiptMaker:
             for line in lines:
                 builder.add_spine_line(line)
         subject = builder.subject()
-        seal_json = self._sealer.seal(run_id, journal_size)
+        audit = None if wanted is None else self._selected(run_id, wanted)
+        seal_json = self._sealer.seal_for_receipt(run_id, journal_size)
         signed = signer().sign_receipt(
             origin=self._origin,
             run_id=run_id,
@@ -73,8 +94,35 @@ class ReceiptMaker:
             seal_json=seal_json,
             journal=journal,
             spine=spine,
+            audit=audit.rows if audit else None,
         )
-        return _receipt(subject, builder.spine_entries, signed, events)
+        block, foreign_count = b"", 0
+        if audit is not None:
+            built = audit.selection.built(given_macs(signed.audit_macs))
+            subject, block = replace(subject, audit=built.binding), built.block
+            foreign_count = audit.selection.foreign_count
+        receipt = _receipt(subject, builder.spine_entries, signed, events, block)
+        return replace(receipt, foreign_event_count=foreign_count)
+
+    def _selected(self, run_id: str, wanted: Wanted) -> "_Selected":
+        """The events of the window. The signer checks their MACs; everything else is checked here.
+
+        Raises RowMalformed, ChainBroken for the first line that is not the log's own.
+        """
+        segments = self._audit.segments()
+        selection = AuditSelection(wanted.window, run_id, own_only=wanted.own_only)
+        walk = AuditWalk(None)
+        for segment in segments:
+            walk.begin_segment(segment.name)
+            for line in segment_lines(self._audit.read(segment)):
+                row = walk.add(line)
+                if row is not None:
+                    selection.add(row)
+
+        def read() -> Iterator[tuple[str, Iterator[bytes]]]:
+            return ((segment.name, self._audit.read(segment)) for segment in segments)
+
+        return _Selected(selection, AuditRows(wanted.window, wanted.own_only, read))
 
     def _embed(
         self,
@@ -91,13 +139,25 @@ class ReceiptMaker:
             report(done, size)
 
 
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """The events of a range, and how the signer comes by them."""
+
+    selection: AuditSelection
+    rows: AuditRows
+
+
 def _receipt(
-    subject: ReceiptSubject, spine_entries: list[bytes], signed: SignedReceipt, events: IO[bytes]
+    subject: ReceiptSubject,
+    spine_entries: list[bytes],
+    signed: SignedReceipt,
+    events: IO[bytes],
+    audit_block: bytes,
 ) -> Receipt:
     key = PublicKey(signed.public_key)
     if not key.verifies(signed.signature, subject.preimage()):
         raise SignatureWrong("the signer's answer does not verify; nothing was stored")
-    head = receipt_head(subject.event_count)
+    head = receipt_head(subject.event_count, audit_block=audit_block)
     tail = receipt_tail(
         subject, spine_entries, ReceiptSignature(signed.key_id, key, signed.signature)
     )

@@ -86,6 +86,11 @@ class RunLog:
             mark.request_id: Appended.from_text(mark.answer) for mark in self._log.marks
         }
 
+    @property
+    def size(self) -> int:
+        """Bytes on stable storage."""
+        return self._log.size
+
     def begin_batch(self) -> Batch:
         """An empty batch behind what is stored."""
         return Batch(self._head, self._log.size)

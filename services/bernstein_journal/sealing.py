@@ -1,8 +1,11 @@
 """Ending a run: its file is complete, the signer seals it, the seal is kept beside it."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from bernstein_formats import paths
+from bernstein_formats.errors import LedgerRefused
+from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, parse_seal
 from bernstein_journal.signer import Signer
 from bernstein_store.store import Store
@@ -11,13 +14,41 @@ from bernstein_store.store import Store
 CHECKPOINT = "svc/checkpoint.json"
 
 
+def interim_seal_path(run_id: str) -> str:
+    """Name the seal that a receipt of an unfinished run needed; empty once it is finished."""
+    paths.check_run_id(run_id)
+    return f"svc/seals/{run_id}.json"
+
+
 class Sealer:
     """Has runs sealed, and remembers how far the ledger had come."""
 
-    def __init__(self, store: Store, origin: str, signer: Callable[[], Signer]) -> None:
+    def __init__(
+        self, store: Store, origin: str, signer: Callable[[], Signer], seal_key_file: Path
+    ) -> None:
+        """`seal_key_file` holds the public key of the resident signer, once it has one."""
         self._store = store
         self._origin = origin
         self._signer = signer
+        self._seal_key_file = seal_key_file
+
+    def check_ledger(self) -> None:
+        """Raise LedgerRefused when the signer that sealed here is gone, before a run is begun."""
+        known = self._checkpoint()
+        if known is not None and known.public_key != self._signers_key():
+            raise LedgerRefused(
+                f"runs here were sealed with another key than the one in {self._seal_key_file}: "
+                "the signer's folder was lost, or HOME is another; restore it, or begin a new "
+                "ledger with `bernstein services init --new-ledger`",
+                path=self._seal_key_file,
+            )
+
+    def begin_ledger(self) -> None:
+        """Go on with whatever ledger the signer has now; what was known of the old one is kept."""
+        known = self._checkpoint()
+        if known is not None:
+            self._store.put(f"svc/checkpoint-{known.entry.entry_hash()}.json", known.file_bytes())
+            self._store.put(CHECKPOINT, b"")
 
     def finish(self, run_id: str) -> Seal:
         """Seal a complete run for good; the same seal again when it has one."""
@@ -27,22 +58,40 @@ class Sealer:
             return parse_seal(stored)
         seal_json = self.seal(run_id, self._store.size(paths.journal_path(run_id)) or 0)
         self._store.put(name, seal_json)
+        if self._store.get(interim_seal_path(run_id)):
+            self._store.put(interim_seal_path(run_id), b"")
         return parse_seal(seal_json)
+
+    def seal_for_receipt(self, run_id: str, size: int) -> bytes:
+        """Likewise, but the run goes on if it is not finished: such a seal is kept apart."""
+        seal_json = self.seal(run_id, size)
+        if self._store.size(paths.seal_path(run_id)) is None:
+            self._store.put(interim_seal_path(run_id), seal_json)
+        return seal_json
 
     def seal(self, run_id: str, size: int) -> bytes:
         """The signer's seal over the first `size` bytes of a run's journal."""
+        known = self._checkpoint()
         seal_json = self._signer().seal(
             origin=self._origin,
             run_id=run_id,
-            checkpoint=self._store.get(CHECKPOINT) or b"",
+            checkpoint=known.file_bytes() if known is not None else b"",
             size=size,
             journal=lambda: self._store.read(paths.journal_path(run_id), 0, size),
         )
-        self._advance(seal_json)
+        if known is None or known.entry.body.index < parse_seal(seal_json).entry.body.index:
+            self._store.put(CHECKPOINT, seal_json)
         return seal_json
 
-    def _advance(self, seal_json: bytes) -> None:
-        known = self._store.get(CHECKPOINT)
-        index = parse_seal(seal_json).entry.body.index
-        if known is None or parse_seal(known).entry.body.index < index:
-            self._store.put(CHECKPOINT, seal_json)
+    def _checkpoint(self) -> Seal | None:
+        """The newest seal seen here. One of another host or folder came along with a copy of this
+        one: its ledger stayed behind, and ours begins anew."""
+        stored = self._store.get(CHECKPOINT)
+        seal = parse_seal(stored) if stored else None
+        return seal if seal is not None and seal.entry.body.origin == self._origin else None
+
+    def _signers_key(self) -> PublicKey | None:
+        try:
+            return parse_public_pem(self._seal_key_file.read_bytes())
+        except FileNotFoundError:
+            return None

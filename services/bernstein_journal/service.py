@@ -1,33 +1,43 @@
 """JournalService: unpack, call, pack."""
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import grpc
 
-from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
+from bernstein_api.journal.v1 import journal_pb2
 from bernstein_formats import paths
+from bernstein_formats.audit_range import AuditWindow
 from bernstein_formats.errors import InvalidInput, LimitExceeded
 from bernstein_formats.journal_diff import diff_journals
 from bernstein_formats.journal_verify import rebuild_state
+from bernstein_formats.session_journal import parse_step
+from bernstein_journal.care_service import CareCalls
 from bernstein_journal.creation import RunMaker
-from bernstein_journal.receipts import Receipt, ReceiptMaker
+from bernstein_journal.mac_service import MacCalls
+from bernstein_journal.macs import Macs
+from bernstein_journal.receipts import Receipt, ReceiptMaker, Wanted
+from bernstein_journal.repair import Repairer
+from bernstein_journal.requests import check_request_id
+from bernstein_journal.retention import Pruner, Reading
 from bernstein_journal.run_log import Append
 from bernstein_journal.runs import RunFacts, Runs
 from bernstein_journal.sealing import Sealer
 from bernstein_journal.signer import Signer, once_signer
+from bernstein_journal.spine_seal import SpineSealer
+from bernstein_journal.step_log import AppendSteps
+from bernstein_journal.steps import StepJournals
 from bernstein_journal.verbatim import VerbatimLogs
 from bernstein_journal.verification import RunVerification, Verifier
+from bernstein_journal.watchers import Watchers
 from bernstein_journal.writer import Writer
 from bernstein_runtime import limits
 from bernstein_runtime.places import Places
 from bernstein_runtime.progress import Done, Report, with_progress
 from bernstein_store.store import Store
 
-REQUEST_ID = re.compile(rf"[!-~]{{1,{limits.REQUEST_ID_CHARACTERS_MAX}}}")
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 1000
 PARTS = {
     journal_pb2.ROW_KIND_JOURNAL: paths.journal_path,
@@ -35,7 +45,7 @@ PARTS = {
 }
 
 
-class JournalService(journal_pb2_grpc.JournalServiceServicer):
+class JournalService(MacCalls, CareCalls):
     """Each method is one call of the contract, described there."""
 
     def __init__(
@@ -47,9 +57,13 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
         maker: RunMaker,
         verifier: Verifier,
         sealer: Sealer,
+        spine_sealer: SpineSealer,
+        macs: Macs,
         receipts: ReceiptMaker,
         verbatim: VerbatimLogs,
+        steps: StepJournals,
         resident_signer: Callable[[], Signer],
+        watchers: Watchers,
     ) -> None:
         self._places = places
         self._store = store
@@ -58,14 +72,21 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
         self._maker = maker
         self._verifier = verifier
         self._sealer = sealer
+        self._spine_sealer = spine_sealer
+        self._macs = macs
         self._receipts = receipts
         self._verbatim = verbatim
+        self._steps = steps
         self._resident_signer = resident_signer
+        self._watchers = watchers
+        self._reading = Reading()
+        self._pruner = Pruner(store, self._runs, self._reading)
+        self._repairer = Repairer(store)
 
     def CreateRun(
         self, request: journal_pb2.CreateRunRequest, context: grpc.ServicerContext
     ) -> journal_pb2.CreateRunResponse:
-        _check_request_id(request.request_id)
+        check_request_id(request.request_id)
         run_id = self._maker.make(
             request.run_id, request.request_id, request.metadata_json, request.replay_json
         )
@@ -74,7 +95,7 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
     def AppendEvents(
         self, request: journal_pb2.AppendEventsRequest, context: grpc.ServicerContext
     ) -> journal_pb2.AppendEventsResponse:
-        _check_request_id(request.request_id)
+        check_request_id(request.request_id)
         if not 1 <= len(request.events) <= limits.BATCH_EVENTS_MAX:
             raise LimitExceeded(
                 f"{len(request.events)} events; a request takes 1 to {limits.BATCH_EVENTS_MAX}"
@@ -106,12 +127,22 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
         run_id = self._runs.resolve(request.run_id)
         with self._writer.finishing(run_id):
             seal = self._sealer.finish(run_id)
+            note = ""
+            if not request.without_spine_seal:
+                note = self._spine_sealer.seal(run_id, seal.entry.body.head_hash)
         body = seal.entry.body
         return journal_pb2.FinishRunResponse(
             head_hash=bytes.fromhex(body.head_hash),
             row_count=body.event_count,
             seal_json=seal.file_bytes(),
+            notes=[note] if note else [],
         )
+
+    def BeginLedger(
+        self, request: journal_pb2.BeginLedgerRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.BeginLedgerResponse:
+        self._sealer.begin_ledger()
+        return journal_pb2.BeginLedgerResponse()
 
     def GetRun(
         self, request: journal_pb2.GetRunRequest, context: grpc.ServicerContext
@@ -136,8 +167,9 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
         run_id = self._runs.resolve(request.run_id)
         yield journal_pb2.ReadJournalResponse(run_id=run_id)
         name = paths.journal_path(run_id)
-        for chunk in self._store.read(name, request.start_offset, self._store.size(name)):
-            yield journal_pb2.ReadJournalResponse(data=chunk)
+        with self._reading.of(run_id):
+            for chunk in self._store.read(name, request.start_offset, self._store.size(name)):
+                yield journal_pb2.ReadJournalResponse(data=chunk)
 
     def VerifyRun(
         self, request: journal_pb2.VerifyRunRequest, context: grpc.ServicerContext
@@ -145,7 +177,8 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
         run_id = self._runs.resolve(request.run_id)
 
         def work(report: Report) -> RunVerification:
-            return self._verifier.verify(run_id, request.run_id, report)
+            with self._reading.of(run_id):
+                return self._verifier.verify(run_id, request.run_id, report)
 
         for item in with_progress(work):
             if isinstance(item, Done):
@@ -177,13 +210,47 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
             note="; ".join(found.notes),
         )
 
+    def AppendSteps(
+        self, request: journal_pb2.AppendStepsRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.AppendStepsResponse:
+        check_request_id(request.request_id)
+        if not 1 <= len(request.steps_json) <= limits.BATCH_EVENTS_MAX:
+            raise LimitExceeded(
+                f"{len(request.steps_json)} steps; a request takes 1 to {limits.BATCH_EVENTS_MAX}"
+            )
+        appended = self._steps.append(
+            AppendSteps(
+                agent_id=request.agent_id,
+                steps=list(map(parse_step, request.steps_json)),
+                request_id=request.request_id,
+                expected_head=request.expected_head_hash.hex()
+                if request.HasField("expected_head_hash")
+                else None,
+                start=request.start,
+            )
+        )
+        return journal_pb2.AppendStepsResponse(
+            first_seq=appended.first_seq,
+            head_hash=bytes.fromhex(appended.head_hash),
+            step_count=appended.step_count,
+        )
+
+    def ReadSteps(
+        self, request: journal_pb2.ReadStepsRequest, context: grpc.ServicerContext
+    ) -> Iterator[journal_pb2.ReadStepsResponse]:
+        for chunk in self._steps.read(request.agent_id, request.start_offset):
+            yield journal_pb2.ReadStepsResponse(data=chunk)
+
     def BuildReceipt(
         self, request: journal_pb2.BuildReceiptRequest, context: grpc.ServicerContext
     ) -> Iterator[journal_pb2.BuildReceiptResponse]:
         run_id = request.run_id if request.run_id != "latest" else self._runs.resolve("latest")
 
+        wanted = _wanted(request)
+
         def work(report: Report) -> Receipt:
-            return self._receipts.build(run_id, lambda: self._signer(request), report)
+            with self._reading.of(run_id):
+                return self._receipts.build(run_id, lambda: self._signer(request), report, wanted)
 
         for item in with_progress(work):
             if isinstance(item, Done):
@@ -217,6 +284,7 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
                 receipt_path=path,
                 cose=receipt.cose,
                 size_bytes=receipt.size_bytes,
+                audit_range=_audit_summary(receipt),
             )
         )
 
@@ -234,16 +302,26 @@ class JournalService(journal_pb2_grpc.JournalServiceServicer):
         return paths.journal_path(self._runs.resolve(run_id))
 
     def _packed(self, facts: RunFacts) -> journal_pb2.Run:
-        journal = self._places.sdd_dir / paths.journal_path(facts.run_id)
-        return journal_pb2.Run(journal_path=str(journal), **asdict(facts))
+        located = self._located(paths.journal_path(facts.run_id))
+        return journal_pb2.Run(journal_path=located, **asdict(facts))
 
 
-def _check_request_id(request_id: str) -> None:
-    if not REQUEST_ID.fullmatch(request_id):
-        raise InvalidInput(
-            "request_id must be 1 to 64 printable ASCII characters without blanks",
-            field="request_id",
-        )
+def _wanted(request: journal_pb2.BuildReceiptRequest) -> Wanted | None:
+    if not request.HasField("audit_window"):
+        return None
+    window = request.audit_window
+    return Wanted(AuditWindow.parse(window.since, window.until), window.own_only)
+
+
+def _audit_summary(receipt: Receipt) -> journal_pb2.AuditRangeSummary | None:
+    audit = receipt.subject.audit
+    if audit is None:
+        return None
+    return journal_pb2.AuditRangeSummary(
+        event_count=audit.event_count or 0,
+        foreign_event_count=receipt.foreign_event_count,
+        head_hmac=audit.head_hmac or "",
+    )
 
 
 def _progress(done: Done) -> journal_pb2.Progress:

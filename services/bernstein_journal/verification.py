@@ -6,7 +6,13 @@ from pathlib import Path
 
 from bernstein_formats import paths
 from bernstein_formats.divergence_report import divergence_report
-from bernstein_formats.errors import BernsteinError, KeyUnusable, SealMalformed, SignatureWrong
+from bernstein_formats.errors import (
+    BernsteinError,
+    JournalError,
+    KeyUnusable,
+    SealMalformed,
+    SignatureWrong,
+)
 from bernstein_formats.journal_verify import (
     Identity,
     JournalSeal,
@@ -16,6 +22,7 @@ from bernstein_formats.journal_verify import (
 from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, check_seal, parse_seal
+from bernstein_journal.witnesses import Witnesses
 from bernstein_store.store import Store
 
 
@@ -35,10 +42,13 @@ class RunVerification:
 class Verifier:
     """Verifies where the files are; safe for any number of threads."""
 
-    def __init__(self, store: Store, sdd_dir: Path, seal_key_file: Path) -> None:
+    def __init__(
+        self, store: Store, sdd_dir: Path, seal_key_file: Path, witnesses: Witnesses
+    ) -> None:
         self._store = store
         self._sdd_dir = sdd_dir
         self._seal_key_file = seal_key_file
+        self._witnesses = witnesses
 
     def verify(
         self, run_id: str, asked_for: str, progress: Callable[[int, int], None]
@@ -55,15 +65,24 @@ class Verifier:
         )
         if seal_errors:
             journal = with_bad_seal(journal, seal_errors)
+        said = self._witnesses.question(run_id, journal, seal)
+        journal = said.concluded()
         return RunVerification(
             run_id=run_id,
             journal=journal,
             flagged_steps=tuple(provider.flagged_indices),
             provider_errors=tuple(provider.errors),
-            notes=notes,
+            notes=(*notes, *said.notes),
             report_path=self._report(run_id, asked_for, journal),
             sealed_row_count=seal.entry.body.event_count if seal else 0,
         )
+
+    def sealed(self, run_id: str) -> JournalSeal | None:
+        """What a run is sealed with. Raises JournalError for a seal that cannot be trusted."""
+        seal, errors, _ = self._seal(run_id)
+        if errors:
+            raise JournalError(f"run {run_id}: {'; '.join(errors)}", run_id=run_id)
+        return JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count) if seal else None
 
     def _seal(self, run_id: str) -> tuple[Seal | None, tuple[str, ...], tuple[str, ...]]:
         """The run's seal, what is wrong with it, and what to know about its key."""

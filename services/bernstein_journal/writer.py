@@ -6,11 +6,12 @@ Requests that arrive while a sync is under way make the next batch: it grows wit
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, DiskFull, QueueFull, RunSealed, Unavailable
 from bernstein_journal.run_log import Append, Appended, Batch, RunLog
 from bernstein_runtime import limits
@@ -45,6 +46,7 @@ class Writer:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._on_stored: Callable[[str], None] = lambda _: None
         self._queue: queue.Queue[_Pending | _Close | None] = queue.Queue(limits.QUEUED_BATCHES_MAX)
         self._open: OrderedDict[str, RunLog] = OrderedDict()
         # Runs that are being finished: nothing may be appended behind what is sealed.
@@ -64,6 +66,17 @@ class Writer:
         except queue.Full:
             raise QueueFull("too many appends are waiting; try again") from None
         return answer.result()
+
+    def tell(self, on_stored: Callable[[str], None]) -> None:
+        """Have `on_stored` hear the id of each run that has new rows; it must not block."""
+        self._on_stored = on_stored
+
+    def stored_size(self, run_id: str) -> int:
+        """Size of a run's journal without what is not on stable storage yet."""
+        # In this order: what is in the file before the log is looked at is in an open log, too.
+        size = self._store.size(paths.journal_path(run_id)) or 0
+        log = self._open.get(run_id)
+        return size if log is None else min(size, log.size)
 
     @contextmanager
     def finishing(self, run_id: str) -> Iterator[None]:
@@ -152,6 +165,7 @@ class Writer:
             return log, isinstance(error, DiskFull)
         for answer, appended in settled:
             answer.set_result(appended)
+        self._on_stored(log.run_id)
         return log, True
 
     def _run_log(self, run_id: str) -> RunLog:

@@ -3,6 +3,7 @@
 import grpc
 
 from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
+from bernstein_recorder.kept_answers import KeptAnswers
 from bernstein_recorder.providers import Providers
 from bernstein_recorder.recorded_index import RecordedIndexes
 from bernstein_recorder.recorded_runs import RecordedRuns
@@ -26,6 +27,7 @@ def run(started: Started) -> None:
         RecordedRuns(store, indexes, str(places.sdd_dir)),
         Recordings(store, clock),
         Providers(config, clock),
+        KeptAnswers(store, clock),
         clock,
     )
 

@@ -7,11 +7,12 @@ from enum import Enum
 from itertools import islice
 from typing import Protocol
 
-from bernstein_formats.canonical import JsonValue, spelled
-from bernstein_formats.errors import LimitExceeded
+from bernstein_formats.canonical import JsonValue, parse_json, spelled
+from bernstein_formats.errors import LimitExceeded, ReplayMissError
 from bernstein_formats.llm_calls import Caller, CallRequest
 from bernstein_formats.llm_miss import Miss
-from bernstein_formats.llm_replay import Replay, UnusedCall
+from bernstein_formats.llm_replay import Answer, Replay, UnusedCall
+from bernstein_formats.modes import RuntimeMode
 from bernstein_recorder.gate import Gate
 from bernstein_recorder.recording import Recording, Summary
 from bernstein_runtime import limits
@@ -27,6 +28,7 @@ class Source(Enum):
 
     RECORDED = 1
     LIVE = 2
+    CACHED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,18 @@ class Served:
     source: Source
     key: str
     warning: str = ""
+    # With a mode: the call's fingerprint, and the mode that the answer is stored under.
+    fingerprint: str = ""
+    stored_mode: RuntimeMode | None = None
 
     def size(self) -> int:
         return len(self.response_json) + len(self.warning)
+
+    def text(self) -> str:
+        """The answer of a live model, which is always text."""
+        text = parse_json(self.response_json)
+        assert isinstance(text, str)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,22 @@ class Account:
     strict_violation_count: int = 0
     unused_calls: tuple[UnusedCall, ...] = ()
     unused_count: int = 0
+
+
+class Marks(Protocol):
+    """What a replay with a mode adds to one without; see `bernstein_recorder.moded`."""
+
+    def seeded(self, call: CallRequest) -> CallRequest: ...
+
+    def caller(self, call: CallRequest, caller: Caller, source: str) -> Caller: ...
+
+    def checked(
+        self, call: CallRequest, caller: Caller, found: Answer, served: Served
+    ) -> Served: ...
+
+    def told(
+        self, error: ReplayMissError, call: CallRequest, caller: Caller
+    ) -> ReplayMissError: ...
 
 
 class Answering(Protocol):
@@ -78,14 +105,14 @@ class LiveAnswers:
     def answer(self, call: CallRequest, caller: Caller) -> Served:
         row = self._recording.answered(call, caller) if self._recording else None
         if row is not None:  # the answer got lost on its way, not the call
-            return Served(_json(row["response"]), Source.LIVE, call.key())
+            return Served(answer_json(row["response"]), Source.LIVE, call.key())
         if self._recording is not None:
             self._recording.check_appendable()  # before a model is paid
         response = self._dial(call)
         if self._recording is not None:
             with self._gate.inside():
                 self._recording.record(call, response, caller)
-        return Served(_json(response), Source.LIVE, call.key())
+        return Served(answer_json(response), Source.LIVE, call.key())
 
     def account(self) -> Account:
         return Account(self._recording.summary() if self._recording else Summary())
@@ -103,8 +130,10 @@ class ReplayAnswers:
         live: LiveAnswers,
         recording: Recording | None,
         gate: Gate,
+        marks: Marks | None = None,
     ) -> None:
         """`folder` is the recorded run's, for people; `recording` takes what is served, if any."""
+        self._marks = marks
         self._replay = replay
         self._replayed = replayed
         self._folder = folder
@@ -114,15 +143,24 @@ class ReplayAnswers:
         self._lock = threading.Lock()
 
     def answer(self, call: CallRequest, caller: Caller) -> Served:
+        if self._marks is not None:
+            call = self._marks.seeded(call)
         with self._lock:
             found = self._replay.look_up(call, caller.lane)
         if isinstance(found, Miss):
             return self._missed(found, call, caller)
-        response_json = _json(found.response, line=found.line)
+        response_json = answer_json(found.response, line=found.line)
+        served = Served(response_json, Source.RECORDED, call.key())
+        if self._marks is not None:
+            served = self._marks.checked(call, caller, found, served)
         if self._recording is not None:
             with self._gate.inside():
-                self._recording.record(call, found.response, caller)
-        return Served(response_json, Source.RECORDED, call.key())
+                marked = self._marked(call, caller, "recording")
+                self._recording.record(call, found.response, marked)
+        return served
+
+    def _marked(self, call: CallRequest, caller: Caller, source: str) -> Caller:
+        return self._marks.caller(call, caller, source) if self._marks else caller
 
     def account(self) -> Account:
         with self._lock:
@@ -142,8 +180,8 @@ class ReplayAnswers:
         if self._replay.strict:
             error = miss.error(where)
             error.message += self._discarded()
-            raise error
-        served = self._live.answer(call, caller)
+            raise error if self._marks is None else self._marks.told(error, call, caller)
+        served = self._live.answer(call, self._marked(call, caller, "live"))
         warning = miss.text(where) + self._discarded()
         return Served(served.response_json, served.source, served.key, warning)
 
@@ -156,7 +194,7 @@ class ReplayAnswers:
         return f" {len(lines)} of the recording's lines are not recorded calls: {shown}."
 
 
-def _json(response: JsonValue, line: int = 0) -> bytes:
+def answer_json(response: JsonValue, line: int = 0) -> bytes:
     """As JSON text in ASCII: half a surrogate pair stays the escape that it is in the file."""
     text = spelled(response).encode("ascii")
     if len(text) > limits.ANSWER_BYTES_MAX:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import structlog
 
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import RecordingChanged, ReplayRecordingMissingError
+from bernstein_formats.llm_calls import parse_call
 from bernstein_formats.llm_index import CallIndex, build_index
 from bernstein_formats.llm_replay import ReadRow, Replay, check_has_calls
 from bernstein_formats.paths import check_run_id, llm_calls_path, run_folder
@@ -58,6 +60,15 @@ class RecordedRuns:
             )
         replay = Replay(recorded.index, self._reader(run_id, recorded), strict=strict)
         return replay, recorded.summary
+
+    def first_call(self, run_id: str) -> dict[str, JsonValue]:
+        """The first recorded call's row; empty where there is none."""
+        recorded = self._indexes.open(run_id, trust_digest=True)
+        if recorded is None or not recorded.index.record_count:
+            return {}
+        first = recorded.index.record(0)
+        read = self._store.read(llm_calls_path(run_id), first.offset, first.offset + first.length)
+        return parse_call(b"".join(read))
 
     def _reader(self, run_id: str, recorded: Recorded) -> ReadRow:
         name = llm_calls_path(run_id)

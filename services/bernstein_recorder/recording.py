@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import (
     BernsteinError,
+    CacheModeError,
     DiskFull,
     HeadMoved,
     RequestIdReused,
@@ -20,6 +21,7 @@ from bernstein_formats.llm_calls import (
     parameters_digest,
     parse_call,
 )
+from bernstein_formats.modes import RuntimeMode
 from bernstein_formats.paths import llm_calls_path
 from bernstein_runtime.clock import Clock
 from bernstein_store.store import Log, Mark, Store
@@ -44,6 +46,8 @@ class Tally:
         self._begun: list[bytes] = []
         self._begun_at = 0
         self.lines = 0
+        # What the first call says of its mode; None while there is no call.
+        self.mode: str | None = None
         # Request id → where its row stands.
         self.rows: dict[str, tuple[int, int]] = {}
 
@@ -77,6 +81,8 @@ class Tally:
         row = _call_in(line)
         if row is not None:
             self._calls += 1
+            if self.mode is None:
+                self.mode = str(row.get("mode") or RuntimeMode.INTERACTIVE.value)
             request_id = row.get("request_id")
             if isinstance(request_id, str):
                 self.rows[request_id] = (self._begun_at, len(line))
@@ -124,6 +130,7 @@ class Recording:
         self.run_id = run_id
         # After a failure other than a full disk nobody knows the file: open it anew.
         self.failure: BernsteinError | None = None
+        self._claimed = ""
         self._store = store
         self._clock = clock
         self._name = llm_calls_path(run_id)
@@ -145,6 +152,19 @@ class Recording:
                 " record into a new run, or keep a copy and take that line out",
                 path=self._name,
                 line=line,
+            )
+
+    def claim(self, mode: RuntimeMode) -> None:
+        """Write calls of this mode from now on. Raises CacheModeError where it holds another's."""
+        with self._queue.writing:
+            held = self._tally.mode or self._claimed or mode.value
+            self._claimed = held
+        if held != mode.value:
+            raise CacheModeError(
+                f"run {self.run_id} holds calls of {held}, and none of {mode} are added to them:"
+                " record into a run of their own",
+                mode=mode,
+                recorded_mode=held,
             )
 
     def summary(self) -> Summary:

@@ -9,6 +9,7 @@ from bernstein_api.recorder.v1 import recorder_pb2_grpc
 from bernstein_formats.canonical import JsonValue, check_depth, parse_json_unique
 from bernstein_formats.errors import InvalidInput, LimitExceeded, NotAllowed
 from bernstein_formats.llm_calls import Caller, CallRequest, literal_value, parameters_digest
+from bernstein_formats.modes import RuntimeMode
 from bernstein_formats.paths import check_run_id
 from bernstein_recorder.answering import Source
 from bernstein_recorder.dialect import Provider
@@ -23,6 +24,14 @@ _REQUEST_ID = re.compile(rf"[\x21-\x7e]{{1,{limits.REQUEST_ID_CHARACTERS_MAX}}}"
 SOURCES = {
     Source.RECORDED: pb.AnswerSource.ANSWER_SOURCE_RECORDED,
     Source.LIVE: pb.AnswerSource.ANSWER_SOURCE_LIVE,
+    Source.CACHED: pb.AnswerSource.ANSWER_SOURCE_CACHED,
+}
+MODES = {
+    RuntimeMode.INTERACTIVE: pb.RuntimeMode.RUNTIME_MODE_INTERACTIVE,
+    RuntimeMode.HEADLESS_EVAL: pb.RuntimeMode.RUNTIME_MODE_HEADLESS_EVAL,
+    RuntimeMode.HEADLESS_REPLAY: pb.RuntimeMode.RUNTIME_MODE_HEADLESS_REPLAY,
+    RuntimeMode.HEADLESS_JOB: pb.RuntimeMode.RUNTIME_MODE_HEADLESS_JOB,
+    RuntimeMode.CODING_AGENT: pb.RuntimeMode.RUNTIME_MODE_CODING_AGENT,
 }
 
 
@@ -43,13 +52,17 @@ class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
 
     def Call(self, request: pb.CallRequest, context: grpc.ServicerContext) -> pb.CallResponse:
         lane = _short(request.lane, "lane", limits.LANE_CHARACTERS_MAX)
-        caller = Caller(lane, _request_id(request.request_id))
+        caller = Caller(lane, _request_id(request.request_id), _purpose(request))
         served = self._sessions.call(request.session_id, _call(request), caller)
         return pb.CallResponse(
             response_json=served.response_json,
             source=SOURCES[served.source],
             key=served.key,
             warning=printable(served.warning),
+            fingerprint=served.fingerprint,
+            stored_mode=MODES[served.stored_mode]
+            if served.stored_mode
+            else pb.RuntimeMode.RUNTIME_MODE_UNSPECIFIED,
         )
 
     def CloseSession(
@@ -110,7 +123,27 @@ def _wanted(request: pb.OpenSessionRequest) -> Wanted:
         expected=Summary(expected.call_count, expected.size_bytes, expected.sha256)
         if expected
         else None,
+        mode=_mode(request.mode),
+        seed=request.seed if request.HasField("seed") else None,
+        agent_version=_short(request.agent_version, "agent_version", NAME_CHARACTERS_MAX),
     )
+
+
+def _mode(number: int) -> RuntimeMode | None:
+    if number == pb.RuntimeMode.RUNTIME_MODE_UNSPECIFIED:
+        return None
+    found = next((mode for mode, each in MODES.items() if each == number), None)
+    if found is None:
+        raise InvalidInput(f"{number} is no mode that this recorder knows", field="mode")
+    return found
+
+
+def _purpose(request: pb.CallRequest) -> dict[str, JsonValue]:
+    given = {
+        name: _short(text, name, NAME_CHARACTERS_MAX)
+        for name, text in (("call_class", request.call_class), ("family", request.family))
+    }
+    return {name: text for name, text in given.items() if text}
 
 
 def _call(request: pb.CallRequest) -> CallRequest:

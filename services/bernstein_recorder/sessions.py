@@ -16,17 +16,30 @@ from bernstein_formats.errors import (
     SessionLost,
     TooMany,
 )
+from bernstein_formats.fingerprint import version_of
 from bernstein_formats.llm_calls import Caller, CallRequest, parameters_digest
 from bernstein_formats.llm_replay import Replay
+from bernstein_formats.modes import RuntimeMode
 from bernstein_formats.paths import check_run_id
 from bernstein_recorder.answering import Account, Answering, LiveAnswers, ReplayAnswers, Served
 from bernstein_recorder.dialect import Provider
 from bernstein_recorder.gate import Gate
+from bernstein_recorder.kept_answers import KeptAnswers
+from bernstein_recorder.moded import (
+    ModedAnswers,
+    ReplayedMarks,
+    Scope,
+    check_direction,
+    check_session,
+    mode_of_row,
+    seed_of_row,
+)
 from bernstein_recorder.once import Once
 from bernstein_recorder.providers import Providers, checked
 from bernstein_recorder.recorded_runs import RecordedRuns
 from bernstein_recorder.recording import Recording, Summary
 from bernstein_recorder.recordings import Recordings
+from bernstein_runtime import VERSION
 from bernstein_runtime.clock import Clock
 
 USED_LATELY_SECONDS = 3600.0
@@ -44,6 +57,9 @@ class Wanted:
     record: bool = True
     providers: tuple[Provider, ...] = ()
     expected: Summary | None = None
+    mode: RuntimeMode | None = None
+    seed: int | None = None
+    agent_version: str = ""
 
     @property
     def kind(self) -> str:
@@ -54,7 +70,17 @@ class Wanted:
     @property
     def records(self) -> bool:
         """A strict replay makes nothing that the replayed run does not have."""
+        if self.mode is not None and self.mode.is_hermetic:
+            return False
         return self.record and (not self.replay_run_id or self.allow_live_miss)
+
+    @property
+    def policy_mode(self) -> RuntimeMode:
+        """The mode whose rules hold: a session without one is no loophole between the others."""
+        if self.mode is not None:
+            return self.mode
+        is_strict = bool(self.replay_run_id) and not self.allow_live_miss
+        return RuntimeMode.HEADLESS_REPLAY if is_strict else RuntimeMode.INTERACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +106,15 @@ class Sessions:
     """All sessions of this process. Thread-safe."""
 
     def __init__(
-        self, recorded: RecordedRuns, recordings: Recordings, providers: Providers, clock: Clock
+        self,
+        recorded: RecordedRuns,
+        recordings: Recordings,
+        providers: Providers,
+        kept: KeptAnswers,
+        clock: Clock,
     ) -> None:
         self._recorded = recorded
+        self._kept = kept
         self._recordings = recordings
         self._providers = providers
         self._clock = clock
@@ -103,7 +135,7 @@ class Sessions:
     def call(self, session_id: str, call: CallRequest, caller: Caller) -> Served:
         """One answer. Raises SessionLost, ReplayMissError, ProviderFailed, DiskFull and others."""
         session = self._session(session_id)
-        asked = f"{call.key()} {parameters_digest(call.parameters)} {caller.lane}"
+        asked = f"{call.key()} {parameters_digest(call.parameters)} {caller.lane} {caller.about}"
         try:
             return session.calls.run(
                 caller.request_id, asked, lambda: session.answering.answer(call, caller)
@@ -153,10 +185,12 @@ class Sessions:
     def finish(self) -> None:
         """Let go of everything."""
         self._recordings.close()
+        self._kept.close()
         self._providers.close()
 
     def _made(self, wanted: Wanted) -> Opened:
         check_run_id(wanted.run_id)
+        check_session(wanted.mode, seed=wanted.seed, allow_live_miss=wanted.allow_live_miss)
         settings = {each.name: each for each in map(checked, wanted.providers)}
         replay = self._replay(wanted) if wanted.replay_run_id else None
         self._make_room()
@@ -166,7 +200,17 @@ class Sessions:
         answering: Answering = live
         if replay is not None:
             folder = self._recorded.folder(wanted.replay_run_id)
-            answering = ReplayAnswers(*replay, folder, live=live, recording=recording, gate=gate)
+            answering = ReplayAnswers(
+                *replay,
+                folder,
+                live=live,
+                recording=recording,
+                gate=gate,
+                marks=self._marks(wanted),
+            )
+        elif wanted.mode is not None:
+            scope = _scope(wanted, wanted.mode, wanted.seed)
+            answering = ModedAnswers(scope, self._kept, live, recording, gate)
         session_id = f"{wanted.kind}-{secrets.token_hex(8)}"
         session = Session(wanted, answering, gate, self._clock.monotonic_seconds())
         with self._lock:
@@ -178,9 +222,19 @@ class Sessions:
             raise InvalidInput(
                 f"run {wanted.run_id} cannot replay itself; give the replay a run of its own"
             )
-        return self._recorded.replay(
+        replay = self._recorded.replay(
             wanted.replay_run_id, strict=not wanted.allow_live_miss, expected=wanted.expected
         )
+        recorded = mode_of_row(self._recorded.first_call(wanted.replay_run_id))
+        check_direction(wanted.policy_mode, recorded, wanted.replay_run_id)
+        return replay
+
+    def _marks(self, wanted: Wanted) -> ReplayedMarks | None:
+        if wanted.mode is None:
+            return None
+        first = self._recorded.first_call(wanted.replay_run_id)
+        seed = seed_of_row(first) if wanted.seed is None else wanted.seed
+        return ReplayedMarks(_scope(wanted, wanted.mode, seed), mode_of_row(first))
 
     def _recording(self, wanted: Wanted) -> Recording | None:
         """What the session records into; opened now, so that trouble shows before any call."""
@@ -189,6 +243,7 @@ class Sessions:
         recording = self._recordings.take(wanted.run_id)
         try:
             recording.check_appendable()
+            recording.claim(wanted.policy_mode)
         except BernsteinError:
             self._recordings.release(wanted.run_id)
             raise
@@ -228,3 +283,7 @@ class Sessions:
     def _let_go(self, session: Session) -> None:
         if session.wanted.records:
             self._recordings.release(session.wanted.run_id)
+
+
+def _scope(wanted: Wanted, mode: RuntimeMode, seed: int | None) -> Scope:
+    return Scope(mode, wanted.run_id, version_of(VERSION, wanted.agent_version), seed)

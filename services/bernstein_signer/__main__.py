@@ -3,6 +3,9 @@
     bernstein-signer SDD_DIR                     started by the supervisor, token on stdin
     bernstein-signer --once --socket PATH (--key-path FILE | --key-env NAME)
     bernstein-signer --new-key FILE | --public-key FILE
+    bernstein-signer --extend-chain FILE --kid KID --at INSTANT [--successor PEM | --reason TEXT]
+                     (--key-path FILE | --key-env NAME)
+    bernstein-signer --ensure-audit-key --audit-key FILE
 
 Every failure is one line and exit 1 (2 for wrong arguments).
 """
@@ -18,7 +21,9 @@ from bernstein_formats.errors import BernsteinError, InvalidInput
 from bernstein_runtime.logs import configure_logs
 from bernstein_runtime.process import service_process
 from bernstein_signer import once, resident
-from bernstein_signer.key import create_key_pair, load_key_file
+from bernstein_signer.chain import Extension, print_extended
+from bernstein_signer.key import create_key_pair, load_key_file, take_key_variable
+from bernstein_signer.mac import ensure_mac_key
 from bernstein_signer.process import protect
 
 
@@ -50,6 +55,14 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--once", action="store_true", help="sign one receipt and end")
     what.add_argument("--new-key", type=Path, metavar="FILE", help="make a key and its public half")
     what.add_argument("--public-key", type=Path, metavar="FILE", help="print a key's public half")
+    what.add_argument("--ensure-audit-key", action="store_true", help="make it, unless it is there")
+    parser.add_argument("--audit-key", type=Path, metavar="FILE", help="the key of MACs")
+    what.add_argument("--extend-chain", type=Path, metavar="FILE", help="print a longer key chain")
+    chain_only = parser.add_argument_group("with --extend-chain")
+    chain_only.add_argument("--kid", default="", help="the key that follows, or is revoked")
+    chain_only.add_argument("--at", default="", help="since when")
+    chain_only.add_argument("--successor", type=Path, metavar="PEM", help="the key that follows")
+    chain_only.add_argument("--reason", default="", help="why a key is revoked")
     once_only = parser.add_argument_group("with --once")
     once_only.add_argument("--socket", type=Path, help="where to listen")
     source = once_only.add_mutually_exclusive_group()
@@ -65,10 +78,34 @@ def _parser() -> argparse.ArgumentParser:
 def _do(options: argparse.Namespace) -> None:
     if options.new_key is not None:
         sys.stdout.write(f"{create_key_pair(options.new_key)}\n")
+    elif options.ensure_audit_key:
+        sys.stdout.write(_ensured(options.audit_key))
     elif options.public_key is not None:
         sys.stdout.write(load_key_file(options.public_key).public_pem().decode())
+    elif options.extend_chain is not None:
+        _extend_chain(options)
     else:
         service_process("signer", resident.run)
+
+
+def _ensured(path: Path | None) -> str:
+    if path is None:
+        raise InvalidInput("--ensure-audit-key needs --audit-key FILE")
+    return "made\n" if ensure_mac_key(path) else "found\n"
+
+
+def _extend_chain(options: argparse.Namespace) -> None:
+    if options.key_path is None and options.key_env is None:
+        raise InvalidInput("--extend-chain needs one of --key-path and --key-env")
+    key = (
+        take_key_variable(os.environ, options.key_env)
+        if options.key_path is None
+        else load_key_file(options.key_path)
+    )
+    extension = Extension(
+        options.extend_chain, options.kid, options.at, options.successor, options.reason
+    )
+    print_extended(extension, key)
 
 
 def _serve_once(options: argparse.Namespace) -> None:
@@ -91,6 +128,7 @@ def _once_request(options: argparse.Namespace) -> once.Request:
         key_id=options.key_id or options.key_name,
         seal_key_path=options.seal_key,
         wait_seconds=options.wait_seconds,
+        audit_key_path=options.audit_key,
     )
 
 

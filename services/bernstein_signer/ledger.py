@@ -98,6 +98,11 @@ class Ledger:
         """The run's newest seal."""
         return self._find(run, EntryKind.SEAL)
 
+    def find_seal(self, run: Run) -> Seal | None:
+        """What `seal.json` beside the run should hold."""
+        newest = self.find_run(run)
+        return None if newest is None else Seal(newest, self._key.public_key)
+
     def seal(self, run: Run, head: Head, known: Entry | None) -> Seal:
         """Seal rows that were checked against `known`; the same rows again give the same seal."""
         with self._lock:

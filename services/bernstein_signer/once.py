@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from bernstein_formats.errors import KeyUnusable
+from bernstein_formats.mac import MacKeys
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_runtime.server import Listener, serve
 from bernstein_signer.key import Key, load_key_file, take_key_variable
+from bernstein_signer.mac import load_mac_keys
 from bernstein_signer.process import end_with_parent
 from bernstein_signer.service import OnceSigner, registration
 
@@ -31,6 +33,7 @@ class Request:
     key_id: str
     seal_key_path: Path | None
     wait_seconds: float
+    audit_key_path: Path | None = None
 
 
 def run(
@@ -42,7 +45,7 @@ def run(
     """Serve one receipt. `say` hears when the socket answers."""
     end_with_parent()
     key = load_key(request, environ)
-    signer = OnceSigner(key, seal_key_in(request.seal_key_path))
+    signer = OnceSigner(key, seal_key_in(request.seal_key_path), mac_keys_of(request))
     give_up = time.monotonic() + request.wait_seconds
 
     def announce() -> None:
@@ -65,6 +68,18 @@ def load_key(request: Request, environ: MutableMapping[str, str]) -> Key:
         return take_key_variable(environ, request.key_variable, request.key_id)
     name = request.key_id or Path(os.path.realpath(request.key_path)).name
     return load_key_file(request.key_path, name)
+
+
+def mac_keys_of(request: Request) -> Callable[[], MacKeys]:
+    """The keys of the audit log, read at once where they were named: a bad one is told first."""
+    if request.audit_key_path is None:
+        return _no_mac_keys
+    keys = load_mac_keys(request.audit_key_path)
+    return lambda: keys
+
+
+def _no_mac_keys() -> MacKeys:
+    raise KeyUnusable("this signer was started without an audit key; give it --audit-key FILE")
 
 
 def seal_key_in(path: Path | None) -> PublicKey | None:

@@ -13,6 +13,7 @@ from bernstein_runtime.process import Started
 from bernstein_runtime.server import serve
 from bernstein_signer.key import Key, create_key, load_key_file, write_new
 from bernstein_signer.ledger import LEDGER_FILE, Ledger
+from bernstein_signer.mac import mac_keys_from
 from bernstein_signer.service import ResidentSigner, registration
 from bernstein_store.durable import replace
 
@@ -34,7 +35,8 @@ def run(started: Started) -> None:
     key = open_seal_key(folder)
     publish(key, places.secrets_dir / SEAL_PUBLIC_KEY_FILE)
     ledger = Ledger(folder, key, SystemClock())
-    signer = ResidentSigner(ledger, receipt_key_from(config))
+    mac_keys = mac_keys_from(config.audit_key_file, started.environ)
+    signer = ResidentSigner(ledger, receipt_key_from(config), mac_keys)
     serve(started.listener(started.token), registration(signer), finish=ledger.close)
 
 

@@ -14,6 +14,7 @@ from bernstein_formats.run_receipt import ReceiptSignature, ReceiptSubject
 from bernstein_formats.seal import Entry
 from bernstein_signer.key import Key
 from bernstein_signer.ledger import Head, Run, head_of
+from bernstein_signer.mac_rows import AuditLogRows
 
 # Longer lines than the peer or we ever wrote; read at all for the sake of imported journals.
 LINE_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -30,37 +31,56 @@ class Receipt:
 
 
 class Rows:
-    """Takes the stored bytes of the journal, then of the spine; grows with the spine only."""
+    """Takes the audit log if it is asked for, then the journal, then the spine, as stored bytes.
+
+    Grows with the spine and the audit range only.
+    """
 
     def __init__(
         self,
         run: Run,
         sealed: Entry | None,
         row_count: int | None = None,
-        audit: AuditRange | None = None,
+        audit_log: AuditLogRows | None = None,
     ) -> None:
         """`sealed` is the run's newest seal; `row_count` is what a receipt announces."""
         self._run = run
         self._sealed = None if sealed is None else head_of(sealed)
         self._announced = row_count
         self._builder = ReceiptBuilder(run.run_id)
-        self._audit = audit
-        block = audit.block if audit else b""
-        self._digest = sha256(receipt_head(row_count or 0, audit_block=block))
+        self._audit_log = audit_log
+        self._audit: AuditRange | None = None
+        self._digest = sha256()
+        self._has_journal = False
         self._count = 0
         self._has_spine = False
         self.journal_bytes = 0
+
+    def take_audit(self, segment: str, chunks: Iterable[bytes]) -> None:
+        """Take a segment of the audit log, which comes first. Raises what is wrong with it."""
+        if self._audit_log is None or self._has_journal:
+            raise InvalidInput("audit bytes came without a window, or after the journal's")
+        self._audit_log.take_segment(segment, bounded(chunks))
 
     def take_journal(self, chunks: Iterable[bytes]) -> None:
         """Take the journal. Raises LedgerRefused where it departs from the sealed rows."""
         if self._has_spine:
             raise InvalidInput("journal bytes came after the spine's; send the journal first")
+        if not self._has_journal:
+            self._begin()
         for block in LineBlocks(bounded(self._counted(chunks))):
             for chunk in self._builder.event_chunks(block):
                 self._digest.update(chunk)
                 self._count += 1
                 if self._sealed is not None and self._count == self._sealed.event_count:
                     self._check_sealed_head(self._sealed)
+
+    def _begin(self) -> None:
+        self._has_journal = True
+        if self._audit_log is not None:
+            self._audit = self._audit_log.audit_range()
+        block = self._audit.block if self._audit else b""
+        self._digest.update(receipt_head(self._announced or 0, audit_block=block))
 
     def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import TypeVar
 
 import grpc
 
@@ -16,29 +15,36 @@ from bernstein_formats.errors import (
     LedgerRefused,
     Unavailable,
 )
+from bernstein_formats.mac import MacKeys
 from bernstein_formats.paths import check_run_id
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.seal import ReceiptMade, Seal, check_origin, check_seal, parse_seal
 from bernstein_signer.key import Key
 from bernstein_signer.ledger import Ledger, Run
+from bernstein_signer.mac_rows import AuditLogRows, range_rows
+from bernstein_signer.mac_service import MacCalls
 from bernstein_signer.rows import Receipt, Rows
+from bernstein_signer.session_receipt import make_manifest
+from bernstein_signer.streams import check_still_there, parts_of
 
 NAME = pb.DESCRIPTOR.services_by_name["SignerService"].full_name
-Part = TypeVar("Part", pb.SealRunRequest, pb.BuildReceiptRequest)
 
 
-class ResidentSigner(grpc_pb.SignerServiceServicer):
+class ResidentSigner(MacCalls):
     """The project's signer: seals with its own key, and signs receipts with the configured one."""
 
-    def __init__(self, ledger: Ledger, receipt_key: Callable[[], Key]) -> None:
+    def __init__(
+        self, ledger: Ledger, receipt_key: Callable[[], Key], mac_keys: Callable[[], MacKeys]
+    ) -> None:
         self._ledger = ledger
         self._receipt_key = receipt_key
+        self._mac_keys = mac_keys
 
     def SealRun(
         self, request_iterator: Iterator[pb.SealRunRequest], context: grpc.ServicerContext
     ) -> pb.SealRunResponse:
         """See the .proto."""
-        parts = _parts(request_iterator)
+        parts = parts_of(request_iterator)
         first = next(parts, pb.SealRunRequest())
         if first.WhichOneof("part") != "run":
             raise InvalidInput("the first message of SealRun must name the run")
@@ -55,7 +61,7 @@ class ResidentSigner(grpc_pb.SignerServiceServicer):
                 f"{rows.journal_bytes} came"
             )
         head = rows.head()
-        _check_still_there(context)
+        check_still_there(context)
         seal = self._ledger.seal(run, head, known)
         return pb.SealRunResponse(
             seal_json=seal.file_bytes(),
@@ -67,20 +73,36 @@ class ResidentSigner(grpc_pb.SignerServiceServicer):
         self, request_iterator: Iterator[pb.BuildReceiptRequest], context: grpc.ServicerContext
     ) -> pb.BuildReceiptResponse:
         """See the .proto. Rows beyond the newest seal are sealed first."""
-        parts = _parts(request_iterator)
+        parts = parts_of(request_iterator)
         header = _receipt_header(parts)
         key = self._receipt_key()
         run = self._admitted(header.run)
         if header.seal_json:
             self._check_reaches(run, header.seal_json)
         known = self._ledger.find_run(run)
-        rows = _receipt_rows(Rows(run, known, header.row_count), parts)
+        audit_log = _range_rows(header, run, self._mac_keys)
+        rows = _receipt_rows(Rows(run, known, header.row_count, audit_log), parts)
         head = rows.head()
-        _check_still_there(context)
+        check_still_there(context)
         self._ledger.seal(run, head, known)
         receipt = rows.sign(key)
         self._ledger.note_receipt(run, head, ReceiptMade(receipt.sha256.hex(), key.key_id))
         return _response(receipt, key)
+
+    def FindSeal(
+        self, request: pb.FindSealRequest, context: grpc.ServicerContext
+    ) -> pb.FindSealResponse:
+        """See the .proto."""
+        found = self._ledger.find_seal(_named_run(request.origin, request.run_id))
+        return pb.FindSealResponse(seal_json=found.file_bytes() if found else b"")
+
+    def SignSessionReceipt(
+        self,
+        request_iterator: Iterator[pb.SignSessionReceiptRequest],
+        context: grpc.ServicerContext,
+    ) -> pb.SignSessionReceiptResponse:
+        """Refused: whoever wants a session signed names the key."""
+        raise InvalidInput("session receipts are signed by a signer that was started for them")
 
     def _admitted(self, header: pb.RunHeader) -> Run:
         """The run, once its header and its checkpoint hold."""
@@ -101,38 +123,112 @@ class ResidentSigner(grpc_pb.SignerServiceServicer):
         self._ledger.check_reaches(seal)
 
 
-class OnceSigner(grpc_pb.SignerServiceServicer):
-    """A signer for one receipt: it has the caller's key, no ledger, and remembers nothing."""
-
-    def __init__(self, key: Key, seal_key: PublicKey | None) -> None:
-        """`seal_key` is the resident signer's, where it is known."""
-        self._key = key
-        self._seal_key = seal_key
-        self._lock = threading.Lock()
-        self.is_done = False
+class _ReceiptsOnly(grpc_pb.SignerServiceServicer):
+    """Refuses every other call: a signer without a ledger could only answer wrongly."""
 
     def SealRun(
         self, request_iterator: Iterator[pb.SealRunRequest], context: grpc.ServicerContext
     ) -> pb.SealRunResponse:
-        """Refused: a seal without a ledger would say nothing."""
-        raise InvalidInput("this signer was started for one receipt and keeps no ledger")
+        """Refused."""
+        raise _not_here()
+
+    def FindSeal(
+        self, request: pb.FindSealRequest, context: grpc.ServicerContext
+    ) -> pb.FindSealResponse:
+        """Refused."""
+        raise _not_here()
+
+    def MacSpineEntry(
+        self, request: pb.MacSpineEntryRequest, context: grpc.ServicerContext
+    ) -> pb.MacSpineEntryResponse:
+        """Refused."""
+        raise _not_here()
+
+    def MacAuditEvent(
+        self, request: pb.MacAuditEventRequest, context: grpc.ServicerContext
+    ) -> pb.MacAuditEventResponse:
+        """Refused."""
+        raise _not_here()
+
+    def VerifySpine(
+        self, request_iterator: Iterator[pb.VerifySpineRequest], context: grpc.ServicerContext
+    ) -> pb.VerifySpineResponse:
+        """Refused."""
+        raise _not_here()
+
+    def VerifyAuditLog(
+        self, request_iterator: Iterator[pb.VerifyAuditLogRequest], context: grpc.ServicerContext
+    ) -> pb.VerifyAuditLogResponse:
+        """Refused."""
+        raise _not_here()
+
+
+def _not_here() -> InvalidInput:
+    return InvalidInput("this signer was started for one receipt and keeps no ledger")
+
+
+class OnceSigner(_ReceiptsOnly):
+    """A signer for one receipt: it has the caller's key, no ledger, and remembers nothing."""
+
+    def __init__(
+        self,
+        key: Key,
+        seal_key: PublicKey | None,
+        mac_keys: Callable[[], MacKeys],
+    ) -> None:
+        """`seal_key` is the resident signer's, where it is known."""
+        self._key = key
+        self._seal_key = seal_key
+        self._mac_keys = mac_keys
+        self._lock = threading.Lock()
+        self.is_done = False
 
     def BuildReceipt(
         self, request_iterator: Iterator[pb.BuildReceiptRequest], context: grpc.ServicerContext
     ) -> pb.BuildReceiptResponse:
         """See the .proto. The rows must be exactly those of the seal."""
-        parts = _parts(request_iterator)
+        parts = parts_of(request_iterator)
         header = _receipt_header(parts)
         run = _run(header.run)
         sealed = self._seal_of(run, header.seal_json).entry
-        rows = _receipt_rows(Rows(run, sealed, header.row_count), parts)
+        audit_log = _range_rows(header, run, self._mac_keys)
+        rows = _receipt_rows(Rows(run, sealed, header.row_count, audit_log), parts)
         rows.check_all_sealed()
-        _check_still_there(context)
+        check_still_there(context)
+        self._use_up()
+        return _response(rows.sign(self._key), self._key)
+
+    def SignSessionReceipt(
+        self,
+        request_iterator: Iterator[pb.SignSessionReceiptRequest],
+        context: grpc.ServicerContext,
+    ) -> pb.SignSessionReceiptResponse:
+        """See the .proto."""
+        parts = parts_of(request_iterator)
+        header = next(parts, pb.SignSessionReceiptRequest()).header
+        manifest = make_manifest(
+            header.agent_id,
+            header.created_at,
+            header.version,
+            header.step_count,
+            (part.journal for part in parts),
+        )
+        check_still_there(context)
+        self._use_up()
+        signed = manifest.signed_bytes()
+        return pb.SignSessionReceiptResponse(
+            manifest_json=signed,
+            signature=self._key.sign(signed),
+            public_key=self._key.public_key.raw,
+            key_id=self._key.key_id,
+        )
+
+    def _use_up(self) -> None:
+        """One receipt a signer. Raises Conflict for the second one."""
         with self._lock:
             if self.is_done:
                 raise Conflict("this signer has signed its one receipt; start another one")
             self.is_done = True
-        return _response(rows.sign(self._key), self._key)
 
     def _seal_of(self, run: Run, seal_json: bytes) -> Seal:
         if not seal_json:
@@ -159,20 +255,6 @@ def registration(signer: grpc_pb.SignerServiceServicer) -> Callable[[grpc.Server
     return register
 
 
-def _parts(request_iterator: Iterator[Part]) -> Iterator[Part]:
-    """The messages of a stream; Unavailable if it ends because its sender went away."""
-    try:
-        yield from request_iterator
-    except grpc.RpcError as error:
-        raise Unavailable("the caller went away while it sent rows") from error
-
-
-def _check_still_there(context: grpc.ServicerContext) -> None:
-    # gRPC may show a broken stream as one that ended.
-    if not context.is_active():
-        raise Unavailable("the caller went away before its rows were answered")
-
-
 def _receipt_header(parts: Iterator[pb.BuildReceiptRequest]) -> pb.ReceiptHeader:
     first = next(parts, pb.BuildReceiptRequest())
     if first.WhichOneof("part") != "header":
@@ -181,19 +263,37 @@ def _receipt_header(parts: Iterator[pb.BuildReceiptRequest]) -> pb.ReceiptHeader
 
 
 def _run(header: pb.RunHeader) -> Run:
-    check_run_id(header.run_id)
-    check_origin(header.origin)
-    return Run(header.origin, header.run_id)
+    return _named_run(header.origin, header.run_id)
+
+
+def _named_run(origin: str, run_id: str) -> Run:
+    check_run_id(run_id)
+    check_origin(origin)
+    return Run(origin, run_id)
+
+
+def _range_rows(
+    header: pb.ReceiptHeader, run: Run, mac_keys: Callable[[], MacKeys]
+) -> AuditLogRows | None:
+    """What takes the audit log, where the header asks for a window of it."""
+    if not header.HasField("audit_window"):
+        return None
+    window = header.audit_window
+    return range_rows(window.since, window.until, run.run_id, mac_keys(), own_only=window.own_only)
 
 
 def _receipt_rows(rows: Rows, parts: Iterator[pb.BuildReceiptRequest]) -> Rows:
-    for kind, group in groupby(parts, lambda part: part.WhichOneof("part")):
-        if kind == "journal":
+    for (kind, segment), group in groupby(
+        parts, lambda part: (part.WhichOneof("part"), part.audit.segment)
+    ):
+        if kind == "audit":
+            rows.take_audit(segment, (part.audit.data for part in group))
+        elif kind == "journal":
             rows.take_journal(part.journal for part in group)
         elif kind == "spine":
             rows.take_spine(part.spine for part in group)
         else:
-            raise InvalidInput("after its header BuildReceipt takes journal and spine bytes only")
+            raise InvalidInput("after its header BuildReceipt takes stored bytes only")
     return rows
 
 
@@ -204,4 +304,5 @@ def _response(receipt: Receipt, key: Key) -> pb.BuildReceiptResponse:
         public_key=key.public_key.raw,
         key_id=key.key_id,
         receipt_sha256=receipt.sha256,
+        audit_macs=receipt.audit_macs,
     )

@@ -6,7 +6,8 @@ Each raises our own errors: DiskFull when the device is full, StoreFailed for an
 import errno
 import os
 import secrets
-from collections.abc import Iterable
+import shutil
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -72,6 +73,24 @@ def replace(path: Path, parts: Iterable[bytes]) -> int:
         temporary.unlink(missing_ok=True)
         raise
     return size
+
+
+def remove_entries(folder: Path, keep: Collection[str], last: str) -> None:
+    """Empty a folder except for what is kept; links are removed, never followed. Raises OSError."""
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name == last)
+    for entry in found:
+        if entry.name in keep:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            Path(entry.path).unlink()
+    if any(entry.name in keep for entry in found):
+        sync_folder(folder)
+    else:
+        folder.rmdir()
+        sync_folder(folder.parent)
 
 
 def stop_for_good(path: Path, error: OSError) -> NoReturn:

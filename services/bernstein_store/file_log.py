@@ -8,7 +8,8 @@ mark lost with the power), a torn one is moved aside to `<name>.torn-N`.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace as replaced
 from pathlib import Path
 
 import structlog
@@ -32,7 +33,7 @@ log = structlog.get_logger()
 class FileLog:
     """See `bernstein_store.store.Log`."""
 
-    def __init__(self, path: Path, marks_path: Path) -> None:
+    def __init__(self, path: Path, marks_path: Path, *, private: bool = False) -> None:
         """Open `path`, making it if need be. Raises ForeignWriter when it is shorter than what was
         acknowledged."""
         self._path = path
@@ -43,6 +44,9 @@ class FileLog:
             self._marks = _MarksFile(marks_path)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(path, flags, 0o644)
+            if private:
+                path.parent.chmod(0o700)
+                os.fchmod(self._file, 0o600)
             if is_new:
                 sync_folder(path.parent)
             self._inode = os.fstat(self._file).st_ino
@@ -77,6 +81,19 @@ class FileLog:
             self.close()
             stop_for_good(self._path, error)
         self._size = end
+
+    def set_aside(self, start: int) -> str:
+        if start < self._marks.acknowledged:
+            raise self._foreign(start)
+        self._check_ours()
+        try:
+            aside = self._move_aside(start, self._size - start)
+        except OSError as error:
+            self.close()
+            raise failed(self._path, error) from error
+        self._marks.drop_beyond(start)
+        self._size = start
+        return str(aside)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -131,7 +148,7 @@ class FileLog:
         """Bytes of the complete lines between two offsets."""
         return os.pread(self._file, end - start, start).rfind(b"\n") + 1
 
-    def _move_aside(self, start: int, length: int) -> None:
+    def _move_aside(self, start: int, length: int) -> Path:
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.torn-{number}")).exists():
             number += 1
@@ -139,6 +156,43 @@ class FileLog:
         os.ftruncate(self._file, start)
         os.fdatasync(self._file)
         log.warning("torn_tail_moved", path=str(aside), bytes=length)
+        return aside
+
+
+def fulfilled_marks(path: Path, marks_path: Path) -> list[Mark]:
+    """The marks whose bytes are there, read without opening the log and so without settling it."""
+    if not marks_path.exists():
+        return []
+    try:
+        marks = _MarksFile(marks_path)
+        marks.close()
+        with path.open("rb") as file:
+            file.seek(marks.acknowledged)
+            marks.drop_beyond(marks.acknowledged + file.read().rfind(b"\n") + 1)
+    except OSError as error:
+        raise failed(path, error) from error
+    return [mark for mark in marks.found if mark.request_id]
+
+
+def rewrite(path: Path, marks_path: Path, parts: Callable[[], Iterator[bytes]]) -> None:
+    """Put other content into a log's file, and let its marks speak of that."""
+    if marks_path.exists():
+        # First the marks: a crash in between leaves whole lines beyond what they speak of.
+        _move_marks(marks_path, sum(map(len, parts())))
+    replace(path, parts())
+
+
+def _move_marks(marks_path: Path, size: int) -> None:
+    try:
+        marks = _MarksFile(marks_path)
+        marks.close()
+        if marks.is_new:
+            return  # another program's file
+        kept = [replaced(mark, size=size) for mark in marks.found] or [Mark("", size, "")]
+        now = int(time.time())  # noqa: TID251 - bookkeeping of our own, hashed nowhere
+        replace(marks_path, [_line(size, now, number, mark) for number, mark in enumerate(kept)])
+    except OSError as error:
+        raise failed(marks_path, error) from error
 
 
 class _MarksFile:

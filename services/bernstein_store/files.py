@@ -1,12 +1,14 @@
 """The `.sdd` tree as a store: exactly the peer's files, our own bookkeeping in `.sdd/svc`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from bernstein_formats.errors import InvalidInput, RunExists, StoreFailed
-from bernstein_store.durable import failed, make_folder, replace, sync_folder
-from bernstein_store.file_log import FileLog
+from bernstein_runtime.lock import LockFile
+from bernstein_store.durable import failed, make_folder, remove_entries, replace, sync_folder
+from bernstein_store.file_log import FileLog, fulfilled_marks, rewrite
+from bernstein_store.store import LOCK_WAIT_SECONDS, Mark
 
 CHUNK_BYTES = 256 * 1024
 
@@ -27,9 +29,17 @@ class FileStore:
             )
         return found
 
-    def open_log(self, name: str) -> FileLog:
-        marks = self._root / "svc" / "marks" / f"{name.replace('/', '__')}.marks"
-        return FileLog(self.path(name), marks)
+    def open_log(self, name: str, *, private: bool = False) -> FileLog:
+        return FileLog(self.path(name), self._marks_path(name), private=private)
+
+    def marks_of(self, name: str) -> Sequence[Mark]:
+        return fulfilled_marks(self.path(name), self._marks_path(name))
+
+    def rewrite_log(self, name: str, parts: Callable[[], Iterator[bytes]]) -> None:
+        rewrite(self.path(name), self._marks_path(name), parts)
+
+    def _marks_path(self, name: str) -> Path:
+        return self._root / "svc" / "marks" / f"{name.replace('/', '__')}.marks"
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         path = self.path(name)
@@ -69,6 +79,21 @@ class FileStore:
         make_folder(path.parent)
         return replace(path, parts)
 
+    def names(self, folder: str) -> list[str]:
+        path = self.path(folder)
+        try:
+            with os.scandir(path) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failed(path, error) from error
+
+    def locked(self, name: str) -> LockFile:
+        path = self.path(name)
+        make_folder(path.parent)
+        return LockFile(path, LOCK_WAIT_SECONDS)
+
     def run_ids(self) -> list[str]:
         runs = self._root / "runs"
         try:
@@ -89,6 +114,19 @@ class FileStore:
             raise RunExists(
                 f"run {run_id} exists already; choose another id", run_id=run_id
             ) from None
+        except OSError as error:
+            raise failed(folder, error) from error
+
+    def is_own_folder(self, run_id: str) -> bool:
+        folder = self._root / "runs" / run_id
+        return folder.is_dir() and not folder.is_symlink()
+
+    def remove_run(self, run_id: str, keep: Collection[str], last: str) -> None:
+        folder = self._root / "runs" / run_id
+        if not self.is_own_folder(run_id):
+            raise InvalidInput(f"{folder} is a link or no folder; it is not removed", path=folder)
+        try:
+            remove_entries(folder, keep, last)
         except OSError as error:
             raise failed(folder, error) from error
 

@@ -5,9 +5,12 @@ A name is a relative path below the state folder, made by `bernstein_formats.pat
 included, and MUST NOT create anything while it reads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
+
+LOCK_WAIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,15 @@ class Log(Protocol):
         """
         ...
 
+    def set_aside(self, start: int) -> str:
+        """Move all bytes from `start` on to a file beside the log, which is the answer.
+
+        For what a crash of another program left. MUST be on stable storage when it returns; the
+        bytes are in one file or in both, never in none. Raises ForeignWriter, and leaves all as it
+        is, when some of them were acknowledged.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the file."""
         ...
@@ -52,8 +64,22 @@ class Log(Protocol):
 class Store(Protocol):
     """All evidence of one state folder."""
 
-    def open_log(self, name: str) -> Log:
-        """Open for appending; makes file and folder. At most one Log a name is open at a time."""
+    def open_log(self, name: str, *, private: bool = False) -> Log:
+        """Open for appending; makes file and folder. At most one Log a name is open at a time.
+
+        `private`: folder and file are the owner's alone (0700, 0600), also where they are there.
+        """
+        ...
+
+    def marks_of(self, name: str) -> Sequence[Mark]:
+        """The marks of a log that is not open; nothing is changed."""
+        ...
+
+    def rewrite_log(self, name: str, parts: Callable[[], Iterator[bytes]]) -> None:
+        """Put other content in the place of a log that is not open; its marks stay.
+
+        For repairs alone: whoever calls has kept the old content. `parts` is called twice.
+        """
         ...
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -80,10 +106,33 @@ class Store(Protocol):
         """Like `put` for a large file; nothing is replaced when `parts` raises. Gives its size."""
         ...
 
+    def names(self, folder: str) -> list[str]:
+        """Names of the files directly in a folder, sorted; none where there is no such folder."""
+        ...
+
+    def locked(self, name: str) -> AbstractContextManager[object]:
+        """Hold a lock that other programs know by this name, the peer among them.
+
+        Raises Conflict when somebody keeps it for LOCK_WAIT_SECONDS.
+        """
+        ...
+
     def run_ids(self) -> list[str]:
         """Names of the run folders, in no order; links that lead elsewhere are left out."""
         ...
 
     def make_run(self, run_id: str) -> None:
         """Make the run's folder. Raises RunExists."""
+        ...
+
+    def is_own_folder(self, run_id: str) -> bool:
+        """Whether the run has a folder to itself: no link, which another run might use."""
+        ...
+
+    def remove_run(self, run_id: str, keep: Collection[str], last: str) -> None:
+        """Remove a run's files except those named in `keep`; `last` goes after all others.
+
+        MUST NOT follow a link: a link is removed itself. Raises InvalidInput where the run has no
+        folder to itself.
+        """
         ...

@@ -1,8 +1,9 @@
-"""Both programs append in turn to one spine and one audit log, and each verifies the other's rows."""
+"""Both programs append in turn to one spine and one audit log, and each verifies the other."""
 
 import gzip
 import json
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ from bernstein_signer.mac_rows import make_audit_row, make_spine_row
 
 KEY_TEXT = "5f" * 32
 KEYS = mac_keys(KEY_TEXT.encode())
-TEXTS = ("src/p.py", "src/ü ö.py", "😀/x", 'a"b\\c', "tab\there", "é")  # noqa: RUF001
+TEXTS = ("src/p.py", "src/ü ö.py", "😀/x", 'a"b\\c', "tab\there", "é")
 ROUNDS = range(20)
 
 pytestmark = pytest.mark.peer
@@ -51,8 +52,6 @@ def append_ours(path: Path, fields: SpineFields, keys: MacKeys = KEYS) -> None:
 
 
 def fields_of(entry: dict[str, Any]) -> SpineFields:
-    from hashlib import sha256
-
     content = sha256(entry.pop("content").encode()).hexdigest()
     return SpineFields(content_hash=f"sha256:{content}", **entry)
 

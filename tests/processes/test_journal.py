@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from bernstein_formats.errors import (
     HeadMoved,
     InvalidInput,
     JournalError,
+    LedgerRefused,
     LimitExceeded,
     RunExists,
     RunNotFound,
@@ -368,3 +370,39 @@ def test_the_logs_hold_no_payload(services: Services, project) -> None:
 
     for log in Path(services.places.logs_dir).glob("*.log"):
         assert b"a-secret-payload" not in log.read_bytes()
+
+
+def test_a_copied_project_is_sealed_by_a_ledger_of_its_own(
+    services: Services, project: Any, tmp_path: Path
+) -> None:
+    first = services.journal.create_run()
+    services.journal.append(first, "x", {})
+    services.journal.finish_run(first)
+    shutil.copytree(project.folder, tmp_path / "copy")
+
+    with Services(tmp_path / "copy" / ".sdd", project.environ) as copied:
+        second = copied.journal.create_run()
+        copied.journal.append(second, "x", {})
+        copied.journal.finish_run(second)
+        found = copied.journal.verify_run(second)
+        copied.supervisor.ask({"do": "stop"})
+
+    assert found.identity == "verified"
+
+
+def test_a_lost_ledger_is_named_before_a_run_is_begun_and_can_be_begun_anew(
+    services: Services, project: Any
+) -> None:
+    first = services.journal.create_run()
+    services.journal.append(first, "x", {})
+    services.journal.finish_run(first)
+    services.supervisor.ask({"do": "stop"})
+    shutil.rmtree(services.places.secrets_dir)
+
+    with pytest.raises(LedgerRefused, match="--new-ledger"):
+        services.journal.create_run()
+    services.journal.begin_ledger()
+    second = services.journal.create_run()
+    services.journal.append(second, "x", {})
+
+    assert services.journal.finish_run(second).row_count == 1

@@ -1,5 +1,6 @@
 """What every store promises; each driver runs the same suite."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -188,3 +189,85 @@ def test_a_folder_in_a_files_place_is_named(store: FileStore, sdd: Path) -> None
 
     with pytest.raises(StoreFailed, match="is a folder"):
         store.size(NAME)
+
+
+def test_a_rewritten_log_is_gone_on_with_and_keeps_its_marks(store: FileStore) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\ntwo\nthree\n", [mark("a", 4), mark("b", 14)])
+    log.close()
+
+    store.rewrite_log(NAME, lambda: iter([b"one\n", b"two\n"]))
+
+    again = store.open_log(NAME)
+    assert again.size == 8
+    assert [each.request_id for each in again.marks] == ["a", "b"]
+    again.append(b"four\n", [])
+    assert store.get(NAME) == b"one\ntwo\nfour\n"
+
+
+def test_a_log_of_another_program_is_rewritten_too(store: FileStore, sdd: Path) -> None:
+    store.make_run("r1")
+    (sdd / NAME).write_bytes(b"one\ntw")
+
+    store.rewrite_log(NAME, lambda: iter([b"one\n"]))
+
+    assert store.open_log(NAME).size == 4
+
+
+def test_a_removed_run_leaves_what_is_kept_and_nothing_else(store: FileStore, sdd: Path) -> None:
+    store.make_run("r1")
+    store.make_run("r2")
+    for name in ("journal.jsonl", "seal.json", "other"):
+        store.put(f"runs/r1/{name}", b"x")
+
+    assert store.is_own_folder("r1")
+    store.remove_run("r1", {"seal.json"}, "journal.jsonl")
+    store.remove_run("r2", {"seal.json"}, "journal.jsonl")
+
+    assert [path.name for path in (sdd / "runs" / "r1").iterdir()] == ["seal.json"]
+    assert store.run_ids() == ["r1"]
+    assert not store.is_own_folder("r2")
+
+
+def test_a_private_log_is_its_owners_alone(store: FileStore, sdd: Path) -> None:
+    (sdd / NAME).parent.mkdir(parents=True)
+    (sdd / NAME).write_bytes(b"theirs\n")
+    store.open_log(NAME, private=True).close()
+    assert (sdd / NAME).stat().st_mode & 0o777 == 0o600
+    assert (sdd / NAME).parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_another_program_left_torn_is_set_aside_and_kept(store: FileStore, sdd: Path) -> None:
+    (sdd / NAME).parent.mkdir(parents=True)
+    (sdd / NAME).write_bytes(b"good\ntorn")
+    log = store.open_log(NAME)
+    aside = log.set_aside(5)
+    log.append(b"next\n", [mark("a", 10)])
+    assert Path(aside).read_bytes() == b"torn"
+    assert (sdd / NAME).read_bytes() == b"good\nnext\n"
+
+
+def test_acknowledged_bytes_are_not_set_aside(store: FileStore, sdd: Path) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.append(b"two\n", [mark("b", 8)])
+    log.close()
+    again = store.open_log(NAME)
+    with pytest.raises(ForeignWriter):
+        again.set_aside(2)
+    assert (sdd / NAME).read_bytes() == b"one\ntwo\n"
+
+
+def test_the_names_in_a_folder_are_its_files_sorted(store: FileStore) -> None:
+    for name in ("audit/b.jsonl", "audit/a.jsonl", "audit/archive/c.jsonl.gz"):
+        store.put(name, b"x")
+    assert store.names("audit") == ["a.jsonl", "b.jsonl"]
+    assert store.names("nowhere") == []
+
+
+def test_a_lock_is_one_that_other_programs_see(store: FileStore, sdd: Path) -> None:
+    path = sdd / "audit/.chain.lock"
+    with store.locked("audit/.chain.lock"), path.open() as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

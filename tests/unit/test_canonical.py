@@ -111,6 +111,8 @@ def test_py_json_escapes_what_python_escapes():
         '{"x":[{"a" :1,"b":":","a"\t: 2}]}',
         '{"a\\\\":1,"a\\\\":2,"b":" :"}',
         '{"a"\n:1,"a":"\\":"}',
+        '{"b":"\\u003a","a":1,"a":2}',
+        '{"b":"\\u003A","a":1,"a":2}',
     ],
 )
 def test_a_member_named_twice_is_refused(text):

@@ -130,11 +130,14 @@ def test_an_impossible_run_id_is_one_line(bernstein, tmp_path, run_id):
         assert err.endswith("[INVALID_INPUT]\n")
 
 
-def test_an_agents_own_journal_is_the_peers(bernstein, tmp_path):
-    (tmp_path / ".sdd" / "runtime" / "journal" / "agent-1").mkdir(parents=True)
-    code, out, err = bernstein("replay", "agent-1")
-    assert (code, out) == (64, "")
-    assert "replay of the agent agent-1" in err
+def test_an_agents_own_journal_is_shown_unless_a_mode_of_runs_is_asked_for(bernstein, tmp_path):
+    folder = tmp_path / ".sdd" / "runtime" / "journal" / "agent-1"
+    folder.mkdir(parents=True)
+    (folder / "000000.jsonl").write_bytes(b"")
+    code, out, _ = bernstein("replay", "agent-1", "--offline")
+    assert (code, out) == (0, "Journal for agent-1 is empty\n")
+    code, out, _ = bernstein("replay", "agent-1", "--offline", "--verify")
+    assert (code, "Journal not found" in out) == (1, True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -162,7 +165,7 @@ def test_run_ids_are_completed_without_a_service(bernstein, monkeypatch, tmp_pat
         "20240101-a",
     ]
     assert "latest" in completed(bernstein, monkeypatch, "bernstein verify run l")
-    assert completed(bernstein, monkeypatch, "bernstein replay --sdd-dir other e") == ["elsewhere"]
+    assert completed(bernstein, monkeypatch, "bernstein replay --sdd-dir other el") == ["elsewhere"]
     assert completed(bernstein, monkeypatch, "bernstein rep") == ["replay"]
 
 

@@ -30,6 +30,26 @@ def test_a_row_from_text_is_the_row_from_the_value():
         assert b'"z": 1e+16, "a": [1.5, "\\u00e9"], "b": true, "n": null, "i": -7}' in from_text[0]
 
 
+@pytest.mark.parametrize(
+    "hidden",
+    [b'"b" : 2, "b": 3', b'"b"\t:2, "b": 3', b'"b": 2, "b": 3', b'"b":{"x":":"},"\\u0062":3'],
+)
+@pytest.mark.parametrize("text", ["", ":", '"b":', "a\\b", '\\":'])
+def test_a_member_named_twice_is_found_wherever_colons_stand(hidden: bytes, text: str):
+    lines = journal(*[{"a": text, "b": 3} for _ in range(4)])
+    lines[2] = lines[2].replace(b'"b": 3', hidden)
+    found = verify_journal(lines)
+    assert [(each.reason, each.index, each.member) for each in found.findings] == [
+        ("duplicate_member", 2, "b")
+    ]
+
+
+def test_an_escaped_colon_hides_no_member_named_twice():
+    lines = journal(*[{"a": "1:2", "b": 3} for _ in range(4)])
+    lines[2] = lines[2].replace(b'"1:2", "b": 3', b'"1\\u003a2", "b":2, "b": 3')
+    assert [each.index for each in verify_journal(lines).findings] == [2]
+
+
 def test_a_row_does_not_change_the_payload_it_is_given():
     payload: dict[str, JsonValue] = {"a": 1}
     next_row(ChainHead(profile=Profile.JCS), "e", payload, 1.0, 0.0)

@@ -40,6 +40,7 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.event_journal import ChainHead, next_row
 from bernstein_formats.rederivation import rederive
+from bernstein_orchestrator import sidecars
 from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.processes import offline_prefix
 from bernstein_orchestrator.progress import (
@@ -689,7 +690,8 @@ def test_a_command_gets_the_allowed_environment_and_no_model_is_needed(tmp_path:
     result = world.run(providers=())
     assert result.outcome == "completed"
     names = {line.partition("=")[0] for line in world.read("out.txt").splitlines()}
-    assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == {"PATH", "TOKEN", "LC_ALL"}
+    by_shell, by_us = {"PWD", "SHLVL", "_", "OLDPWD"}, {sidecars.VARIABLE}
+    assert names - by_shell - by_us == {"PATH", "TOKEN", "LC_ALL"}
     assert "llm_recording" not in world.journal.events(result.run_id)
 
 
@@ -710,6 +712,65 @@ def test_offline_agents_run_in_a_copy_and_are_reported(tmp_path: Path) -> None:
     assert result.replay.unrecorded_tasks == ("Touch",)
     assert (result.replay.first_difference, result.is_good) == ("", True)
     assert world.read("out.txt") == "kept"
+
+
+WRAPPER_PLAN = """\
+stages:
+  - name: a
+    steps:
+      - title: Wrapped
+        agent: {command: [sh, -c, '%s']}
+"""
+SIGNALS = (
+    r"""printf "{\"kind\": \"compact_boundary\", """
+    r'''\"detail\": {\"pre_tokens\": 5}}\nnoise\n" >> "$BERNSTEIN_SVC_PROVIDER_STATE_FILE"'''
+)
+
+
+def provider_rows(world: World, run_id: str) -> list[dict[str, JsonValue]]:
+    rows = world.journal.rows(run_id)
+    return [row for row in rows if str(row["event"]).startswith("provider_state_")][1:]
+
+
+@pytest.mark.parametrize("seed", ["", "7"])
+def test_what_a_wrapper_saw_its_provider_do_becomes_rows_before_the_agent_is_reaped(
+    tmp_path: Path, seed: str
+) -> None:
+    world = World(tmp_path, WRAPPER_PLAN % SIGNALS)
+    result = world.run(providers=(), seed=seed)
+    (row,) = provider_rows(world, result.run_id)
+    assert row["mutation_kind"] == "compact_boundary"
+    assert (row["flagged"], row["step_index"]) == (bool(seed), 0)
+    events = world.journal.events(result.run_id)
+    at = events.index("provider_state_mutation")
+    assert events[at - 1 : at + 2] == ["task_completed", "provider_state_mutation", "agent_reaped"]
+
+
+def test_a_sidecar_begins_empty_with_each_attempt(tmp_path: Path) -> None:
+    world = World(tmp_path, WRAPPER_PLAN % f"{SIGNALS}; false")
+    result = world.run(providers=(), max_retries=2)
+    assert [row["step_index"] for row in provider_rows(world, result.run_id)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("seed", "count"), [("", 0), ("7", 1)])
+def test_a_sidecar_that_is_gone_fails_a_deterministic_run(
+    tmp_path: Path, seed: str, count: int
+) -> None:
+    world = World(tmp_path, WRAPPER_PLAN % 'rm "$BERNSTEIN_SVC_PROVIDER_STATE_FILE"')
+    result = world.run(providers=(), seed=seed)
+    rows = provider_rows(world, result.run_id)
+    assert [row["event"] for row in rows] == ["provider_state_capture_failed"] * count
+    assert [row["reason"] for row in rows] == ["FileNotFoundError"] * count
+
+
+@pytest.mark.skipif(offline_prefix() is None, reason="no way to take the network away here")
+def test_a_replay_repeats_what_was_recorded_of_the_provider(tmp_path: Path) -> None:
+    world = World(tmp_path, WRAPPER_PLAN % SIGNALS)
+    recorded = world.run(providers=(), max_retries=1)
+    result = world.run(replay_run_id=recorded.run_id, offline_agents=True)
+    assert result.replay is not None
+    assert result.replay.first_difference == ""
+    assert result.head_hash_hex == recorded.head_hash_hex
 
 
 def test_the_skill_of_a_role_is_shown_and_listed(world: World) -> None:

@@ -58,8 +58,8 @@ class FaultyLog:
 
 
 class Store(FileStore):
-    def open_log(self, name):
-        self.log = FaultyLog(super().open_log(name))
+    def open_log(self, name, *, private=False):
+        self.log = FaultyLog(super().open_log(name, private=private))
         return self.log
 
 

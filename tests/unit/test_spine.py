@@ -4,15 +4,20 @@ import json
 
 import pytest
 
-from bernstein_formats.errors import ChainBroken, RowMalformed
+from bernstein_formats.errors import ChainBroken, InvalidInput, RowMalformed
 from bernstein_formats.mac import mac_keys
 from bernstein_formats.spine import (
+    SpineFields,
     SpineWalk,
     embedded_entry,
     entry_hash,
+    next_spine_row,
     row_mac,
+    seal_fields,
     sealed_journal_head,
+    spine_row_line,
 )
+from bernstein_formats.spine_verify import SpineStatus, SpineVerdict, verify_spine
 
 
 def entry(prev_hash: str = "", **changes):
@@ -100,3 +105,57 @@ def test_a_row_without_its_members_names_them_sorted():
 def test_a_seal_names_the_journal_head():
     assert sealed_journal_head(entry(step_id="replay-journal-head:abc")) == "abc"
     assert sealed_journal_head(entry()) is None
+
+
+KEYS = mac_keys(b"key")
+
+
+def rows(count: int) -> list[bytes]:
+    lines, head = [], ""
+    for number in range(count):
+        fields = SpineFields(f"é{number}", "sha256:0", "a", "s", "m", number)
+        row = next_spine_row(fields, head, KEYS)
+        head = str(row["entry_hash"])
+        lines.append(spine_row_line(row) + b"\n")
+    return lines
+
+
+def test_a_spine_verifies_with_its_key_and_tells_the_four_states_apart():
+    seal = seal_fields("r", "ab", "cd", 5)
+    sealed = spine_row_line(next_spine_row(seal, "", KEYS))
+    assert verify_spine([], KEYS).status == "no_entries"
+    assert verify_spine([b"\n"], KEYS).status == "no_entries"
+    assert verify_spine(rows(2), KEYS).status == "ok"
+    assert verify_spine([sealed], KEYS) == SpineVerdict(
+        SpineStatus.SEAL_ONLY, 1, json.loads(sealed)["entry_hash"], "ab", (), macs_checked=True
+    )
+    assert verify_spine(rows(2), mac_keys(b"other")).status == "tampered"
+    assert verify_spine(rows(2), None).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        ([b"garbage\n"], "line 1"),
+        ([b"\xff\n"], "UTF-8"),
+        ([b"[" * 3000 + b"\n"], "line 1"),
+        ([b'{"n":' + b"9" * 5000 + b"}\n"], "digits"),
+        ([b'{"v":2,"v":2}\n'], "twice"),
+        ([b'{"v":null,"hmac":1}\n'], "lacks"),
+        (rows(3)[1:], "does not follow"),
+        ([rows(1)[0].replace(b'"actor":"a"', b'"actor":"b"')], "does not hash"),
+        ([rows(1)[0].replace(b'"hmac":"', b'"hmac":"0')], "another hmac"),
+        ([rows(1)[0].replace(b'"v":2', b'"v":2,"x":1')], "unknown member"),
+        ([rows(1)[0].replace(b'"timestamp":0', b'"timestamp":1e999')], "line 1"),
+        ([rows(1)[0].replace(b'"m"', b'"\\ud800"')], "line 1"),
+    ],
+)
+def test_whatever_is_wrong_with_a_spine_is_told_with_its_line(data, word):
+    found = verify_spine(data, KEYS)
+    assert found.status == "tampered"
+    assert word in found.errors[0]
+
+
+def test_half_a_character_makes_no_row():
+    with pytest.raises(InvalidInput, match="surrogate"):
+        next_spine_row(SpineFields("\ud800", "sha256:0", "a", "s", "", 0), "", KEYS)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def bytes_of(name: str) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def expected(name: str, section: str) -> dict:
+def expected(name: str, section: str) -> Any:
     return json.loads((JOURNALS / name / "expected.json").read_bytes())[section]
 
 

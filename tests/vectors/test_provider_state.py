@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.event_journal import ChainHead, next_row
 from bernstein_formats.journal_diff import diff_journals
 from bernstein_formats.journal_verify import verify_journal
@@ -39,7 +40,7 @@ def verdict_on(content: bytes) -> dict[str, Any]:
 def test_the_rows_of_a_session_are_the_peers_bytes(case: str) -> None:
     given = read(case, "signals.json")
     signals = [signal_of(each) for each in given["signals"]]
-    events = [
+    events: list[tuple[str, dict[str, JsonValue]]] = [
         ("provider_state_capability", {"adapter": "claude", "capability": "observed"}),
         *mutation_events(signals, given["agent_id"], is_deterministic=given["deterministic"]),
         ("agent_reaped", {"agent_id": given["agent_id"]}),

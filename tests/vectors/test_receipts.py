@@ -203,7 +203,9 @@ def test_every_case_is_run_here_or_with_the_command():
 @pytest.mark.parametrize("name", sorted(OTHER_BYTES))
 def test_bounds_select_by_instant_not_by_letters(name):
     assert CASES[name]["stance"] == "defect"
-    assert build(name)[1].audit.event_count == OTHER_BYTES[name]
+    audit = build(name)[1].audit
+    assert audit is not None
+    assert audit.event_count == OTHER_BYTES[name]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def journal(name: str) -> list[bytes]:
     return [path.read_bytes()] if path.exists() else []
 
 
-def expected(name: str, section: str) -> dict:
+def expected(name: str, section: str) -> Any:
     return json.loads((JOURNALS / name / "expected.json").read_bytes())[section]
 
 

@@ -9,6 +9,7 @@ from bernstein_cli import exit_codes
 from bernstein_cli.automatic_receipt import make_automatic_receipt
 from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.output import document, remark, say
+from bernstein_cli.pruning import prune_runs
 from bernstein_cli.run_environment import read_run_environment
 from bernstein_cli.run_progress import progress_view
 from bernstein_cli.run_summary import advice_lines, exit_code, summary_document, summary_lines
@@ -30,6 +31,7 @@ Environment:
 BERNSTEIN_DETERMINISTIC_SEED      any text: record every internal model call
 BERNSTEIN_REPLAY_RUN_ID           replay this run; no model is called
 BERNSTEIN_REPLAY_ALLOW_LIVE_MISS  1: what the recording lacks is asked for, with a warning
+BERNSTEIN_REPLAY_RETENTION        N: once the run is over, only the newest N runs stay
 BERNSTEIN_RUN_ID                  the id of the new run, instead of a made one
 BERNSTEIN_SEED_PATH               the configuration, instead of bernstein.yaml
 BERNSTEIN_RUN_RECEIPT_SIGNING_KEY_PATH, _ENV_VAR, _KID  sign a receipt when the run ends
@@ -128,9 +130,12 @@ def _performed(options: RunOptions) -> tuple[RunResult, BuiltReceipt | None]:
                 recorder=lambda: services.recorder,
                 report=view.show,
                 clock=SystemClock().now_seconds,
+                audit=services.macs.append_audit_event,
             )
             view.close()
-            return result, make_automatic_receipt(services, result.run_id)
+            receipt = make_automatic_receipt(services, result.run_id)
+            prune_runs(services, read_run_environment().keep_runs)
+            return result, receipt
     finally:
         view.close()
 

@@ -11,6 +11,7 @@ COMMANDS = {
     "stop": (f"{_MODULE}start:stop", "Stop all; what was acknowledged is finished first."),
     "logs": (f"{_MODULE}logs:logs", "Show what services wrote to their logs."),
     "init": (f"{_MODULE}start:init", "Make the state folder and the key that seals runs."),
+    "seal": (f"{_MODULE}seal:seal", "Seal runs that were left unfinished."),
     "prune": (f"{_MODULE}prune:prune", "Let the oldest runs go; seals and receipts stay."),
     "doctor": (f"{_MODULE}doctor:doctor", "Check everything; say what to do."),
 }

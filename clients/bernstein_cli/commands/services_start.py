@@ -1,10 +1,13 @@
 """`bernstein services start`, `stop` and `init`."""
 
+import os
 import time
 from pathlib import Path
 
 import click
 
+from bernstein_cli.audit_options import audit_key_file
+from bernstein_cli.key_process import ask_signer
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.services_options import (
     SERVICES,
@@ -60,11 +63,18 @@ def stop(sdd_dir: Path, as_json: bool) -> int:
 
 @click.command()
 @sdd_dir_option
+@click.option(
+    "--new-ledger",
+    is_flag=True,
+    help="Go on although the ledger that sealed this project's runs is lost.",
+)
 @json_option
-def init(sdd_dir: Path, as_json: bool) -> int:
-    """Make the state folder, and the key that seals this project's runs.
+def init(sdd_dir: Path, new_ledger: bool, as_json: bool) -> int:
+    """Make the state folder, the key that seals this project's runs, and the audit key.
 
-    The private key stays with the signer. Its public half is what seals are checked with.
+    The private key stays with the signer. Its public half is what seals are checked with. The audit
+    key is the peer's, at the peer's place, and is made only where there is none: it authenticates
+    lineage spines and the audit log of all projects.
     """
     try:
         sdd_dir.mkdir(exist_ok=True)
@@ -73,11 +83,31 @@ def init(sdd_dir: Path, as_json: bool) -> int:
             f"{sdd_dir} cannot be made: {error.strerror}; make its folder writable", path=sdd_dir
         ) from error
     supervisor_of(sdd_dir).ensure("signer")
+    if new_ledger:
+        begin_ledger(sdd_dir)
     public_key = places_of(sdd_dir).secrets_dir / _SEAL_KEY_FILE
+    audit_key = audit_key_file(places_of(sdd_dir), os.environ)
+    made = ask_signer(["--ensure-audit-key", "--audit-key", str(audit_key)]).strip() == "made"
     if as_json:
-        document({"sdd_dir": str(sdd_dir), "seal_public_key": str(public_key)})
+        document(
+            {
+                "sdd_dir": str(sdd_dir),
+                "seal_public_key": str(public_key),
+                "audit_key": str(audit_key),
+                "audit_key_made": made,
+            }
+        )
         return 0
     say(f"state folder       {sdd_dir}")
     say(f"seals' public key  {public_key}")
+    say(f"audit key          {audit_key}{' (made now)' if made else ''}")
     remark("a key for receipts is your own choice: `bernstein keys new FILE` makes one")
     return 0
+
+
+def begin_ledger(sdd_dir: Path) -> None:
+    """Tell the journal; loads what talks to it only now."""
+    from bernstein_client.connection import Services  # noqa: PLC0415 - see above
+
+    with Services(sdd_dir) as services:
+        services.journal.begin_ledger()

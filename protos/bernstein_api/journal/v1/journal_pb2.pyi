@@ -264,16 +264,20 @@ class FinishRunRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
+    WITHOUT_SPINE_SEAL_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
+    without_spine_seal: _builtins.bool
+    """Whether the run's spine goes without its seal; `seal.json` is made all the same."""
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
+        without_spine_seal: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "without_spine_seal", b"without_spine_seal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -288,26 +292,66 @@ class FinishRunResponse(_message.Message):
     HEAD_HASH_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     SEAL_JSON_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
     head_hash: _builtins.bytes
     """`event_hash` of the last row, 32 bytes."""
     row_count: _builtins.int
     """Rows in the journal."""
     seal_json: _builtins.bytes
     """Content of `seal.json`."""
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What there is to know of the run's seal in its spine, in words; empty when it is there."""
+
     def __init__(
         self,
         *,
         head_hash: _builtins.bytes = ...,
         row_count: _builtins.int = ...,
         seal_json: _builtins.bytes = ...,
+        notes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head_hash", b"head_hash", "row_count", b"row_count", "seal_json", b"seal_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head_hash", b"head_hash", "notes", b"notes", "row_count", b"row_count", "seal_json", b"seal_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FinishRunResponse: _TypeAlias = FinishRunResponse  # noqa: Y015
+
+@_typing.final
+class BeginLedgerRequest(_message.Message):
+    """Request for BeginLedger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginLedgerRequest: _TypeAlias = BeginLedgerRequest  # noqa: Y015
+
+@_typing.final
+class BeginLedgerResponse(_message.Message):
+    """Response for BeginLedger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginLedgerResponse: _TypeAlias = BeginLedgerResponse  # noqa: Y015
 
 @_typing.final
 class GetRunRequest(_message.Message):
@@ -867,6 +911,417 @@ class DiffRunsResponse(_message.Message):
 Global___DiffRunsResponse: _TypeAlias = DiffRunsResponse  # noqa: Y015
 
 @_typing.final
+class WatchRowsRequest(_message.Message):
+    """Request for WatchRows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    START_INDEX_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run, or "latest"."""
+    start_index: _builtins.int
+    """Position of the first row wanted: from 0 to the number of rows, which is the next one to come."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        start_index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "start_index", b"start_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRowsRequest: _TypeAlias = WatchRowsRequest  # noqa: Y015
+
+@_typing.final
+class WatchRowsResponse(_message.Message):
+    """Response for WatchRows: where the stream stands, then rows and places in turn."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rows(self) -> Global___WatchedRows:
+        """Rows, in order."""
+
+    @_builtins.property
+    def place(self) -> Global___WatchPlace:
+        """Where the stream stands."""
+
+    def __init__(
+        self,
+        *,
+        rows: Global___WatchedRows | None = ...,
+        place: Global___WatchPlace | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "result", b"result", "rows", b"rows"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "result", b"result", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["rows", "place"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+
+Global___WatchRowsResponse: _TypeAlias = WatchRowsResponse  # noqa: Y015
+
+@_typing.final
+class WatchedRows(_message.Message):
+    """Rows that follow each other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_INDEX_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    first_index: _builtins.int
+    """Position of the first."""
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The stored lines without their ends; about 256 KiB together, or one."""
+
+    def __init__(
+        self,
+        *,
+        first_index: _builtins.int = ...,
+        lines: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_index", b"first_index", "lines", b"lines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchedRows: _TypeAlias = WatchedRows  # noqa: Y015
+
+@_typing.final
+class WatchPlace(_message.Message):
+    """Where a watch stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    NEXT_INDEX_FIELD_NUMBER: _builtins.int
+    IS_SEALED_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run that is watched."""
+    next_index: _builtins.int
+    """Position of the next row."""
+    is_sealed: _builtins.bool
+    """Whether the run is sealed, so that no row will come."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        next_index: _builtins.int = ...,
+        is_sealed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_sealed", b"is_sealed", "next_index", b"next_index", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchPlace: _TypeAlias = WatchPlace  # noqa: Y015
+
+@_typing.final
+class RepairRunRequest(_message.Message):
+    """Request for RepairRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    RECOVER_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run, or "latest"."""
+    recover: _builtins.bool
+    """Whether rows are taken out of damaged lines; else a torn end is cut off and nothing more."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        recover: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recover", b"recover", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepairRunRequest: _TypeAlias = RepairRunRequest  # noqa: Y015
+
+@_typing.final
+class RepairRunResponse(_message.Message):
+    """Response for RepairRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    JOURNAL_PATH_FIELD_NUMBER: _builtins.int
+    REPAIRED_FIELD_NUMBER: _builtins.int
+    REMOVED_LINES_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    HEAD_HASH_FIELD_NUMBER: _builtins.int
+    RECOVERED_COUNT_FIELD_NUMBER: _builtins.int
+    ADDED_NEWLINE_FIELD_NUMBER: _builtins.int
+    KEPT_PATH_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    journal_path: _builtins.str
+    """The journal file, as the journal process names it."""
+    repaired: _builtins.bool
+    """Whether the file was changed."""
+    row_count: _builtins.int
+    """Rows in the journal."""
+    head_hash: _builtins.str
+    """Event hash of the last row, as in the file."""
+    recovered_count: _builtins.int
+    """Rows that were taken out of damaged lines."""
+    added_newline: _builtins.bool
+    """Whether the last row only lacked its line feed, which it has now."""
+    kept_path: _builtins.str
+    """The file that keeps what was taken out; empty when nothing was."""
+    @_builtins.property
+    def removed_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Physical lines, counted from 0, that were taken out, at most 1000 of them."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        journal_path: _builtins.str = ...,
+        repaired: _builtins.bool = ...,
+        removed_lines: _abc.Iterable[_builtins.int] | None = ...,
+        row_count: _builtins.int = ...,
+        head_hash: _builtins.str = ...,
+        recovered_count: _builtins.int = ...,
+        added_newline: _builtins.bool = ...,
+        kept_path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_newline", b"added_newline", "head_hash", b"head_hash", "journal_path", b"journal_path", "kept_path", b"kept_path", "recovered_count", b"recovered_count", "removed_lines", b"removed_lines", "repaired", b"repaired", "row_count", b"row_count", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepairRunResponse: _TypeAlias = RepairRunResponse  # noqa: Y015
+
+@_typing.final
+class PruneRunsRequest(_message.Message):
+    """Request for PruneRuns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEEP_COUNT_FIELD_NUMBER: _builtins.int
+    PREVIEW_FIELD_NUMBER: _builtins.int
+    keep_count: _builtins.int
+    """How many of the newest runs stay; 0 keeps all."""
+    preview: _builtins.bool
+    """Whether to say only what would be removed."""
+    def __init__(
+        self,
+        *,
+        keep_count: _builtins.int = ...,
+        preview: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_count", b"keep_count", "preview", b"preview"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PruneRunsRequest: _TypeAlias = PruneRunsRequest  # noqa: Y015
+
+@_typing.final
+class PruneRunsResponse(_message.Message):
+    """Response for PruneRuns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REMOVED_RUN_IDS_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    LEFT_COUNT_FIELD_NUMBER: _builtins.int
+    left_count: _builtins.int
+    """How many runs stay."""
+    @_builtins.property
+    def removed_run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The runs that were removed, or would be, oldest first."""
+
+    @_builtins.property
+    def kept(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeptRun]:
+        """Old runs that stay, and why."""
+
+    def __init__(
+        self,
+        *,
+        removed_run_ids: _abc.Iterable[_builtins.str] | None = ...,
+        kept: _abc.Iterable[Global___KeptRun] | None = ...,
+        left_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept", b"kept", "left_count", b"left_count", "removed_run_ids", b"removed_run_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PruneRunsResponse: _TypeAlias = PruneRunsResponse  # noqa: Y015
+
+@_typing.final
+class KeptRun(_message.Message):
+    """An old run that is not removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    reason: _builtins.str
+    """Why, in words."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeptRun: _TypeAlias = KeptRun  # noqa: Y015
+
+@_typing.final
+class AppendStepsRequest(_message.Message):
+    """Request for AppendSteps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    STEPS_JSON_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_HEAD_HASH_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent or session: 1 to 64 characters that can be printed, no slash, not "." and not ".."."""
+    request_id: _builtins.str
+    """Makes a retry safe: 1 to 64 ASCII characters chosen by the client. The same id for the same
+    agent gives the first answer again, across restarts, for 24 hours.
+    """
+    expected_head_hash: _builtins.bytes
+    """`step_hash` of the step the client believes is last, 32 bytes. Unset: not checked."""
+    start: _builtins.bool
+    """Whether these are the session's first steps: a session that has steps fails with RUN_EXISTS.
+    Otherwise one that is not there, or never had a step, fails with NOT_FOUND.
+    """
+    @_builtins.property
+    def steps_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """1 to 1000 steps: each the JSON text of one object with the members input_hash (SHA-256, hex),
+        model, prompt, effort (text or null), tool_call, tool_result (any JSON) and blob_refs (a list
+        of SHA-256, hex). At most 1 MiB together unless it is one step of at most 3 MiB.
+        """
+
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        steps_json: _abc.Iterable[_builtins.bytes] | None = ...,
+        request_id: _builtins.str = ...,
+        expected_head_hash: _builtins.bytes | None = ...,
+        start: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_head_hash", b"_expected_head_hash", "expected_head_hash", b"expected_head_hash"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_head_hash", b"_expected_head_hash", "agent_id", b"agent_id", "expected_head_hash", b"expected_head_hash", "request_id", b"request_id", "start", b"start", "steps_json", b"steps_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_head_hash: _TypeAlias = _typing.Literal["expected_head_hash"]  # noqa: Y015
+    _WhichOneofArgType__expected_head_hash: _TypeAlias = _typing.Literal["_expected_head_hash", b"_expected_head_hash"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_head_hash) -> _WhichOneofReturnType__expected_head_hash | None: ...
+
+Global___AppendStepsRequest: _TypeAlias = AppendStepsRequest  # noqa: Y015
+
+@_typing.final
+class AppendStepsResponse(_message.Message):
+    """Response for AppendSteps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_SEQ_FIELD_NUMBER: _builtins.int
+    HEAD_HASH_FIELD_NUMBER: _builtins.int
+    STEP_COUNT_FIELD_NUMBER: _builtins.int
+    first_seq: _builtins.int
+    """Number of the first appended step, counted from 0."""
+    head_hash: _builtins.bytes
+    """`step_hash` of the last appended step, 32 bytes."""
+    step_count: _builtins.int
+    """Steps in the journal once these had been appended."""
+    def __init__(
+        self,
+        *,
+        first_seq: _builtins.int = ...,
+        head_hash: _builtins.bytes = ...,
+        step_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_seq", b"first_seq", "head_hash", b"head_hash", "step_count", b"step_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendStepsResponse: _TypeAlias = AppendStepsResponse  # noqa: Y015
+
+@_typing.final
+class ReadStepsRequest(_message.Message):
+    """Request for ReadSteps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent or session."""
+    start_offset: _builtins.int
+    """Where to begin, in bytes."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        start_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "start_offset", b"start_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadStepsRequest: _TypeAlias = ReadStepsRequest  # noqa: Y015
+
+@_typing.final
+class ReadStepsResponse(_message.Message):
+    """Response for ReadSteps: a part of the file."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """The next stored bytes, at most 256 KiB. A character or line may be split."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadStepsResponse: _TypeAlias = ReadStepsResponse  # noqa: Y015
+
+@_typing.final
 class BuildReceiptRequest(_message.Message):
     """Request for BuildReceipt."""
 
@@ -877,6 +1332,7 @@ class BuildReceiptRequest(_message.Message):
     SIGNER_SOCKET_FIELD_NUMBER: _builtins.int
     SIGNER_TOKEN_FIELD_NUMBER: _builtins.int
     DOWNLOAD_FIELD_NUMBER: _builtins.int
+    AUDIT_WINDOW_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run, or "latest"."""
     request_id: _builtins.str
@@ -887,6 +1343,10 @@ class BuildReceiptRequest(_message.Message):
     """What that signer wants to hear from its caller."""
     download: _builtins.bool
     """Whether the receipt's bytes are sent back instead of being stored beside the run."""
+    @_builtins.property
+    def audit_window(self) -> Global___AuditWindow:
+        """Which events of the audit log the receipt takes; unset: none."""
+
     def __init__(
         self,
         *,
@@ -895,14 +1355,45 @@ class BuildReceiptRequest(_message.Message):
         signer_socket: _builtins.str = ...,
         signer_token: _builtins.bytes = ...,
         download: _builtins.bool = ...,
+        audit_window: Global___AuditWindow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit_window", b"audit_window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["download", b"download", "request_id", b"request_id", "run_id", b"run_id", "signer_socket", b"signer_socket", "signer_token", b"signer_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_window", b"audit_window", "download", b"download", "request_id", b"request_id", "run_id", b"run_id", "signer_socket", b"signer_socket", "signer_token", b"signer_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BuildReceiptRequest: _TypeAlias = BuildReceiptRequest  # noqa: Y015
+
+@_typing.final
+class AuditWindow(_message.Message):
+    """A window of the audit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    OWN_ONLY_FIELD_NUMBER: _builtins.int
+    since: _builtins.str
+    """First instant, as the caller wrote it: 2026, 2026-03-01, 2026-03-01T10:00:00Z and their like."""
+    until: _builtins.str
+    """First instant that is too late, likewise."""
+    own_only: _builtins.bool
+    """Whether events that do not name the run stay out."""
+    def __init__(
+        self,
+        *,
+        since: _builtins.str = ...,
+        until: _builtins.str = ...,
+        own_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["own_only", b"own_only", "since", b"since", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditWindow: _TypeAlias = AuditWindow  # noqa: Y015
 
 @_typing.final
 class BuildReceiptResponse(_message.Message):
@@ -956,6 +1447,7 @@ class ReceiptSummary(_message.Message):
     RECEIPT_PATH_FIELD_NUMBER: _builtins.int
     COSE_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    AUDIT_RANGE_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     journal_head: _builtins.str
@@ -976,6 +1468,10 @@ class ReceiptSummary(_message.Message):
     """The COSE sibling's bytes."""
     size_bytes: _builtins.int
     """Size of the receipt in bytes."""
+    @_builtins.property
+    def audit_range(self) -> Global___AuditRangeSummary:
+        """Unset: without an audit range."""
+
     def __init__(
         self,
         *,
@@ -989,11 +1485,344 @@ class ReceiptSummary(_message.Message):
         receipt_path: _builtins.str = ...,
         cose: _builtins.bytes = ...,
         size_bytes: _builtins.int = ...,
+        audit_range: Global___AuditRangeSummary | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit_range", b"audit_range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cose", b"cose", "journal_head", b"journal_head", "key_id", b"key_id", "receipt_path", b"receipt_path", "receipt_sha256", b"receipt_sha256", "row_count", b"row_count", "run_id", b"run_id", "size_bytes", b"size_bytes", "spine_entry_count", b"spine_entry_count", "spine_head", b"spine_head"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_range", b"audit_range", "cose", b"cose", "journal_head", b"journal_head", "key_id", b"key_id", "receipt_path", b"receipt_path", "receipt_sha256", b"receipt_sha256", "row_count", b"row_count", "run_id", b"run_id", "size_bytes", b"size_bytes", "spine_entry_count", b"spine_entry_count", "spine_head", b"spine_head"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReceiptSummary: _TypeAlias = ReceiptSummary  # noqa: Y015
+
+@_typing.final
+class AuditRangeSummary(_message.Message):
+    """What a receipt took from the audit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_COUNT_FIELD_NUMBER: _builtins.int
+    FOREIGN_EVENT_COUNT_FIELD_NUMBER: _builtins.int
+    HEAD_HMAC_FIELD_NUMBER: _builtins.int
+    event_count: _builtins.int
+    """Events in the range."""
+    foreign_event_count: _builtins.int
+    """Those among them that do not name the run."""
+    head_hmac: _builtins.str
+    """HMAC of the last copy, as in the receipt."""
+    def __init__(
+        self,
+        *,
+        event_count: _builtins.int = ...,
+        foreign_event_count: _builtins.int = ...,
+        head_hmac: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_count", b"event_count", "foreign_event_count", b"foreign_event_count", "head_hmac", b"head_hmac"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditRangeSummary: _TypeAlias = AuditRangeSummary  # noqa: Y015
+
+@_typing.final
+class AppendSpineEntryRequest(_message.Message):
+    """Request for AppendSpineEntry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ENTRY_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    request_id: _builtins.str
+    """1 to 64 ASCII characters chosen by the client: the same id appends once, for 24 hours."""
+    @_builtins.property
+    def entry(self) -> Global___SpineEntry:
+        """What is said of an artifact."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        entry: Global___SpineEntry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry", "request_id", b"request_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendSpineEntryRequest: _TypeAlias = AppendSpineEntryRequest  # noqa: Y015
+
+@_typing.final
+class SpineEntry(_message.Message):
+    """What is said of an artifact."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ARTIFACT_PATH_FIELD_NUMBER: _builtins.int
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    STEP_ID_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
+    BAGGAGE_FIELD_NUMBER: _builtins.int
+    artifact_path: _builtins.str
+    """Path in the repository, or a `pr`, `pkg`, `deploy` or `doc` address."""
+    content_hash: _builtins.str
+    """`sha256:` and the hex digest of its content."""
+    actor: _builtins.str
+    """Who made it."""
+    step_id: _builtins.str
+    """The step that made it."""
+    model: _builtins.str
+    """The model; may be empty."""
+    timestamp: _builtins.int
+    """Nanoseconds since 1970; 0: now."""
+    traceparent: _builtins.str
+    """W3C trace context; unset where there is none."""
+    tracestate: _builtins.str
+    """W3C trace state; likewise."""
+    baggage: _builtins.str
+    """W3C baggage; likewise."""
+    def __init__(
+        self,
+        *,
+        artifact_path: _builtins.str = ...,
+        content_hash: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        step_id: _builtins.str = ...,
+        model: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+        traceparent: _builtins.str | None = ...,
+        tracestate: _builtins.str | None = ...,
+        baggage: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_baggage", b"_baggage", "_traceparent", b"_traceparent", "_tracestate", b"_tracestate", "baggage", b"baggage", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baggage", b"_baggage", "_traceparent", b"_traceparent", "_tracestate", b"_tracestate", "actor", b"actor", "artifact_path", b"artifact_path", "baggage", b"baggage", "content_hash", b"content_hash", "model", b"model", "step_id", b"step_id", "timestamp", b"timestamp", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__baggage: _TypeAlias = _typing.Literal["baggage"]  # noqa: Y015
+    _WhichOneofArgType__baggage: _TypeAlias = _typing.Literal["_baggage", b"_baggage"]  # noqa: Y015
+    _WhichOneofReturnType__traceparent: _TypeAlias = _typing.Literal["traceparent"]  # noqa: Y015
+    _WhichOneofArgType__traceparent: _TypeAlias = _typing.Literal["_traceparent", b"_traceparent"]  # noqa: Y015
+    _WhichOneofReturnType__tracestate: _TypeAlias = _typing.Literal["tracestate"]  # noqa: Y015
+    _WhichOneofArgType__tracestate: _TypeAlias = _typing.Literal["_tracestate", b"_tracestate"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__baggage) -> _WhichOneofReturnType__baggage | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__traceparent) -> _WhichOneofReturnType__traceparent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tracestate) -> _WhichOneofReturnType__tracestate | None: ...
+
+Global___SpineEntry: _TypeAlias = SpineEntry  # noqa: Y015
+
+@_typing.final
+class AppendSpineEntryResponse(_message.Message):
+    """Response for AppendSpineEntry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRY_HASH_FIELD_NUMBER: _builtins.int
+    entry_hash: _builtins.str
+    """Hash of the entry, as in the file; empty while it waits for the signer."""
+    def __init__(
+        self,
+        *,
+        entry_hash: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry_hash", b"entry_hash"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendSpineEntryResponse: _TypeAlias = AppendSpineEntryResponse  # noqa: Y015
+
+@_typing.final
+class AppendAuditEventRequest(_message.Message):
+    """Request for AppendAuditEvent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_ID_FIELD_NUMBER: _builtins.int
+    DETAILS_JSON_FIELD_NUMBER: _builtins.int
+    IS_ANCHORED_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """1 to 64 ASCII characters chosen by the client: the same id appends once, for 24 hours."""
+    event_type: _builtins.str
+    """The event type, not empty."""
+    actor: _builtins.str
+    """Who did it."""
+    resource_type: _builtins.str
+    """Kind of what it was done to."""
+    resource_id: _builtins.str
+    """Its id."""
+    details_json: _builtins.bytes
+    """The JSON text of one object."""
+    is_anchored: _builtins.bool
+    """Whether the details are to name the event before this one."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        event_type: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        resource_type: _builtins.str = ...,
+        resource_id: _builtins.str = ...,
+        details_json: _builtins.bytes = ...,
+        is_anchored: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "details_json", b"details_json", "event_type", b"event_type", "is_anchored", b"is_anchored", "request_id", b"request_id", "resource_id", b"resource_id", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendAuditEventRequest: _TypeAlias = AppendAuditEventRequest  # noqa: Y015
+
+@_typing.final
+class AppendAuditEventResponse(_message.Message):
+    """Response for AppendAuditEvent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HMAC_FIELD_NUMBER: _builtins.int
+    hmac: _builtins.str
+    """The event's HMAC, as in the file; empty while it waits for the signer."""
+    def __init__(
+        self,
+        *,
+        hmac: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hmac", b"hmac"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendAuditEventResponse: _TypeAlias = AppendAuditEventResponse  # noqa: Y015
+
+@_typing.final
+class VerifySpineRequest(_message.Message):
+    """Request for VerifySpine."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifySpineRequest: _TypeAlias = VerifySpineRequest  # noqa: Y015
+
+@_typing.final
+class VerifySpineResponse(_message.Message):
+    """Response for VerifySpine."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    ENTRY_COUNT_FIELD_NUMBER: _builtins.int
+    SEALED_HEAD_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    HEAD_HASH_FIELD_NUMBER: _builtins.int
+    WAITING_COUNT_FIELD_NUMBER: _builtins.int
+    status: _builtins.str
+    """"ok", "no_entries", "seal_only" or "tampered"."""
+    entry_count: _builtins.int
+    """Rows."""
+    sealed_head: _builtins.str
+    """Journal head of the newest seal; unset without one."""
+    head_hash: _builtins.str
+    """Entry hash of the last good row; empty without rows."""
+    waiting_count: _builtins.int
+    """Entries that wait for the signer."""
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is wrong, each with its physical line from 1; at most 20."""
+
+    def __init__(
+        self,
+        *,
+        status: _builtins.str = ...,
+        entry_count: _builtins.int = ...,
+        sealed_head: _builtins.str | None = ...,
+        errors: _abc.Iterable[_builtins.str] | None = ...,
+        head_hash: _builtins.str = ...,
+        waiting_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sealed_head", b"_sealed_head", "sealed_head", b"sealed_head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sealed_head", b"_sealed_head", "entry_count", b"entry_count", "errors", b"errors", "head_hash", b"head_hash", "sealed_head", b"sealed_head", "status", b"status", "waiting_count", b"waiting_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__sealed_head: _TypeAlias = _typing.Literal["sealed_head"]  # noqa: Y015
+    _WhichOneofArgType__sealed_head: _TypeAlias = _typing.Literal["_sealed_head", b"_sealed_head"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sealed_head) -> _WhichOneofReturnType__sealed_head | None: ...
+
+Global___VerifySpineResponse: _TypeAlias = VerifySpineResponse  # noqa: Y015
+
+@_typing.final
+class VerifyAuditLogRequest(_message.Message):
+    """Request for VerifyAuditLog."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyAuditLogRequest: _TypeAlias = VerifyAuditLogRequest  # noqa: Y015
+
+@_typing.final
+class VerifyAuditLogResponse(_message.Message):
+    """Response for VerifyAuditLog."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_COUNT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    WAITING_COUNT_FIELD_NUMBER: _builtins.int
+    event_count: _builtins.int
+    """Events that verify, from the beginning."""
+    error: _builtins.str
+    """What is wrong with the event after these, with segment and line; empty when nothing is."""
+    waiting_count: _builtins.int
+    """Events that wait for the signer."""
+    def __init__(
+        self,
+        *,
+        event_count: _builtins.int = ...,
+        error: _builtins.str = ...,
+        waiting_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "event_count", b"event_count", "waiting_count", b"waiting_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyAuditLogResponse: _TypeAlias = VerifyAuditLogResponse  # noqa: Y015

@@ -56,6 +56,11 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.FinishRunRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.FinishRunResponse.FromString,
                 _registered_method=True)
+        self.BeginLedger = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/BeginLedger',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BeginLedgerRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BeginLedgerResponse.FromString,
+                _registered_method=True)
         self.GetRun = channel.unary_unary(
                 '/bernstein_api.journal.v1.JournalService/GetRun',
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.GetRunRequest.SerializeToString,
@@ -86,10 +91,55 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.DiffRunsRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.DiffRunsResponse.FromString,
                 _registered_method=True)
+        self.WatchRows = channel.unary_stream(
+                '/bernstein_api.journal.v1.JournalService/WatchRows',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.WatchRowsRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.WatchRowsResponse.FromString,
+                _registered_method=True)
+        self.RepairRun = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/RepairRun',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RepairRunRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RepairRunResponse.FromString,
+                _registered_method=True)
+        self.PruneRuns = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/PruneRuns',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.PruneRunsRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.PruneRunsResponse.FromString,
+                _registered_method=True)
+        self.AppendSteps = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/AppendSteps',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsResponse.FromString,
+                _registered_method=True)
+        self.ReadSteps = channel.unary_stream(
+                '/bernstein_api.journal.v1.JournalService/ReadSteps',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsResponse.FromString,
+                _registered_method=True)
         self.BuildReceipt = channel.unary_stream(
                 '/bernstein_api.journal.v1.JournalService/BuildReceipt',
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BuildReceiptRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BuildReceiptResponse.FromString,
+                _registered_method=True)
+        self.AppendSpineEntry = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/AppendSpineEntry',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendSpineEntryRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendSpineEntryResponse.FromString,
+                _registered_method=True)
+        self.AppendAuditEvent = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/AppendAuditEvent',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendAuditEventRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendAuditEventResponse.FromString,
+                _registered_method=True)
+        self.VerifySpine = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/VerifySpine',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifySpineRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifySpineResponse.FromString,
+                _registered_method=True)
+        self.VerifyAuditLog = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/VerifyAuditLog',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogResponse.FromString,
                 _registered_method=True)
 
 
@@ -125,6 +175,14 @@ class JournalServiceServicer:
     def FinishRun(self, request, context):
         """Ends a run: the signer recomputes it and seals its head. Fails with RUN_NOT_FOUND,
         CHAIN_BROKEN, LEDGER_REFUSED, UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BeginLedger(self, request, context):
+        """Goes on with whatever ledger the signer has now, when the one that sealed here is lost. For the
+        operator; what was known of the old one is kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,10 +231,83 @@ class JournalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchRows(self, request, context):
+        """The rows of a run from a position on, and those that are appended while the caller listens.
+        Only rows on stable storage are sent. Ends by itself once the run is sealed and all is sent.
+        Fails with RUN_NOT_FOUND, INVALID_INPUT (nothing is at that position), LIMIT_EXCEEDED,
+        TOO_MANY_STREAMS, UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RepairRun(self, request, context):
+        """Puts a damaged journal in order without losing a row that can be read, and keeps what it takes
+        out. Fails with RUN_NOT_FOUND and, where it refuses, JOURNAL_REFUSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PruneRuns(self, request, context):
+        """Removes the oldest sealed runs so that a number of them stays; receipts and seals stay, too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendSteps(self, request, context):
+        """Appends steps to an agent's session and answers once they are on stable storage: all of them,
+        in this order, or none. What a crash left torn is put aside first. Fails with NOT_FOUND,
+        RUN_EXISTS, JOURNAL_REFUSED, HEAD_MOVED, REQUEST_ID_REUSED, FOREIGN_WRITER, DISK_FULL,
+        LIMIT_EXCEEDED, INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadSteps(self, request, context):
+        """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BuildReceipt(self, request, context):
         """Has a receipt signed; progress first, then the file's bytes when they were asked for, the
         summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
         KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendSpineEntry(self, request, context):
+        """Appends an entry to a run's lineage spine. While the signer cannot be reached the entry waits,
+        durably and in order. Fails with KEY_UNUSABLE, CHAIN_BROKEN, ROW_MALFORMED, INVALID_INPUT,
+        QUEUE_FULL, DISK_FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendAuditEvent(self, request, context):
+        """Appends an event to the project's audit log; waits and fails as AppendSpineEntry does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifySpine(self, request, context):
+        """Verifies a run's spine, MACs included. Fails with KEY_UNUSABLE, UNAVAILABLE; a spine that was
+        tampered with is a successful answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyAuditLog(self, request, context):
+        """Verifies the audit log, archived segments and MACs included. Fails as VerifySpine does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -204,6 +335,11 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.FinishRun,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.FinishRunRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.FinishRunResponse.SerializeToString,
+            ),
+            'BeginLedger': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginLedger,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BeginLedgerRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BeginLedgerResponse.SerializeToString,
             ),
             'GetRun': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRun,
@@ -235,10 +371,55 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.DiffRunsRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.DiffRunsResponse.SerializeToString,
             ),
+            'WatchRows': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRows,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.WatchRowsRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.WatchRowsResponse.SerializeToString,
+            ),
+            'RepairRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RepairRun,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RepairRunRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RepairRunResponse.SerializeToString,
+            ),
+            'PruneRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.PruneRuns,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.PruneRunsRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.PruneRunsResponse.SerializeToString,
+            ),
+            'AppendSteps': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendSteps,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsResponse.SerializeToString,
+            ),
+            'ReadSteps': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadSteps,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsResponse.SerializeToString,
+            ),
             'BuildReceipt': grpc.unary_stream_rpc_method_handler(
                     servicer.BuildReceipt,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BuildReceiptRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BuildReceiptResponse.SerializeToString,
+            ),
+            'AppendSpineEntry': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendSpineEntry,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendSpineEntryRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendSpineEntryResponse.SerializeToString,
+            ),
+            'AppendAuditEvent': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendAuditEvent,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendAuditEventRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendAuditEventResponse.SerializeToString,
+            ),
+            'VerifySpine': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifySpine,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifySpineRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifySpineResponse.SerializeToString,
+            ),
+            'VerifyAuditLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyAuditLog,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -351,6 +532,33 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/FinishRun',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.FinishRunRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.FinishRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/BeginLedger',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BeginLedgerRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BeginLedgerResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -524,6 +732,141 @@ class JournalService:
             _registered_method=True)
 
     @staticmethod
+    def WatchRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/WatchRows',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.WatchRowsRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.WatchRowsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RepairRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/RepairRun',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RepairRunRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RepairRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PruneRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/PruneRuns',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.PruneRunsRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.PruneRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendSteps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/AppendSteps',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadSteps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/ReadSteps',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def BuildReceipt(request,
             target,
             options=(),
@@ -540,6 +883,114 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/BuildReceipt',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BuildReceiptRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.BuildReceiptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendSpineEntry(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/AppendSpineEntry',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendSpineEntryRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendSpineEntryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendAuditEvent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/AppendAuditEvent',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendAuditEventRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendAuditEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifySpine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/VerifySpine',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifySpineRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifySpineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyAuditLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/VerifyAuditLog',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

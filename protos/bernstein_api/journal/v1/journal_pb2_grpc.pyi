@@ -50,6 +50,10 @@ class JournalServiceStub:
     """Ends a run: the signer recomputes it and seals its head. Fails with RUN_NOT_FOUND,
     CHAIN_BROKEN, LEDGER_REFUSED, UNAVAILABLE.
     """
+    BeginLedger: _grpc.UnaryUnaryMultiCallable[_journal_pb2.BeginLedgerRequest, _journal_pb2.BeginLedgerResponse]
+    """Goes on with whatever ledger the signer has now, when the one that sealed here is lost. For the
+    operator; what was known of the old one is kept.
+    """
     GetRun: _grpc.UnaryUnaryMultiCallable[_journal_pb2.GetRunRequest, _journal_pb2.GetRunResponse]
     """What is known of one run. Fails with RUN_NOT_FOUND."""
     ListRuns: _grpc.UnaryUnaryMultiCallable[_journal_pb2.ListRunsRequest, _journal_pb2.ListRunsResponse]
@@ -64,11 +68,44 @@ class JournalServiceStub:
     """The state projection over the first rows of a run. Fails with RUN_NOT_FOUND."""
     DiffRuns: _grpc.UnaryUnaryMultiCallable[_journal_pb2.DiffRunsRequest, _journal_pb2.DiffRunsResponse]
     """Where two runs part. Fails with RUN_NOT_FOUND."""
+    WatchRows: _grpc.UnaryStreamMultiCallable[_journal_pb2.WatchRowsRequest, _journal_pb2.WatchRowsResponse]
+    """The rows of a run from a position on, and those that are appended while the caller listens.
+    Only rows on stable storage are sent. Ends by itself once the run is sealed and all is sent.
+    Fails with RUN_NOT_FOUND, INVALID_INPUT (nothing is at that position), LIMIT_EXCEEDED,
+    TOO_MANY_STREAMS, UNAVAILABLE.
+    """
+    RepairRun: _grpc.UnaryUnaryMultiCallable[_journal_pb2.RepairRunRequest, _journal_pb2.RepairRunResponse]
+    """Puts a damaged journal in order without losing a row that can be read, and keeps what it takes
+    out. Fails with RUN_NOT_FOUND and, where it refuses, JOURNAL_REFUSED.
+    """
+    PruneRuns: _grpc.UnaryUnaryMultiCallable[_journal_pb2.PruneRunsRequest, _journal_pb2.PruneRunsResponse]
+    """Removes the oldest sealed runs so that a number of them stays; receipts and seals stay, too."""
+    AppendSteps: _grpc.UnaryUnaryMultiCallable[_journal_pb2.AppendStepsRequest, _journal_pb2.AppendStepsResponse]
+    """Appends steps to an agent's session and answers once they are on stable storage: all of them,
+    in this order, or none. What a crash left torn is put aside first. Fails with NOT_FOUND,
+    RUN_EXISTS, JOURNAL_REFUSED, HEAD_MOVED, REQUEST_ID_REUSED, FOREIGN_WRITER, DISK_FULL,
+    LIMIT_EXCEEDED, INVALID_INPUT.
+    """
+    ReadSteps: _grpc.UnaryStreamMultiCallable[_journal_pb2.ReadStepsRequest, _journal_pb2.ReadStepsResponse]
+    """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
     BuildReceipt: _grpc.UnaryStreamMultiCallable[_journal_pb2.BuildReceiptRequest, _journal_pb2.BuildReceiptResponse]
     """Has a receipt signed; progress first, then the file's bytes when they were asked for, the
     summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
     KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
     """
+    AppendSpineEntry: _grpc.UnaryUnaryMultiCallable[_journal_pb2.AppendSpineEntryRequest, _journal_pb2.AppendSpineEntryResponse]
+    """Appends an entry to a run's lineage spine. While the signer cannot be reached the entry waits,
+    durably and in order. Fails with KEY_UNUSABLE, CHAIN_BROKEN, ROW_MALFORMED, INVALID_INPUT,
+    QUEUE_FULL, DISK_FULL.
+    """
+    AppendAuditEvent: _grpc.UnaryUnaryMultiCallable[_journal_pb2.AppendAuditEventRequest, _journal_pb2.AppendAuditEventResponse]
+    """Appends an event to the project's audit log; waits and fails as AppendSpineEntry does."""
+    VerifySpine: _grpc.UnaryUnaryMultiCallable[_journal_pb2.VerifySpineRequest, _journal_pb2.VerifySpineResponse]
+    """Verifies a run's spine, MACs included. Fails with KEY_UNUSABLE, UNAVAILABLE; a spine that was
+    tampered with is a successful answer.
+    """
+    VerifyAuditLog: _grpc.UnaryUnaryMultiCallable[_journal_pb2.VerifyAuditLogRequest, _journal_pb2.VerifyAuditLogResponse]
+    """Verifies the audit log, archived segments and MACs included. Fails as VerifySpine does."""
 
 @_typing.type_check_only
 class JournalServiceAsyncStub(JournalServiceStub):
@@ -92,6 +129,10 @@ class JournalServiceAsyncStub(JournalServiceStub):
     """Ends a run: the signer recomputes it and seals its head. Fails with RUN_NOT_FOUND,
     CHAIN_BROKEN, LEDGER_REFUSED, UNAVAILABLE.
     """
+    BeginLedger: _aio.UnaryUnaryMultiCallable[_journal_pb2.BeginLedgerRequest, _journal_pb2.BeginLedgerResponse]  # type: ignore[assignment]
+    """Goes on with whatever ledger the signer has now, when the one that sealed here is lost. For the
+    operator; what was known of the old one is kept.
+    """
     GetRun: _aio.UnaryUnaryMultiCallable[_journal_pb2.GetRunRequest, _journal_pb2.GetRunResponse]  # type: ignore[assignment]
     """What is known of one run. Fails with RUN_NOT_FOUND."""
     ListRuns: _aio.UnaryUnaryMultiCallable[_journal_pb2.ListRunsRequest, _journal_pb2.ListRunsResponse]  # type: ignore[assignment]
@@ -106,11 +147,44 @@ class JournalServiceAsyncStub(JournalServiceStub):
     """The state projection over the first rows of a run. Fails with RUN_NOT_FOUND."""
     DiffRuns: _aio.UnaryUnaryMultiCallable[_journal_pb2.DiffRunsRequest, _journal_pb2.DiffRunsResponse]  # type: ignore[assignment]
     """Where two runs part. Fails with RUN_NOT_FOUND."""
+    WatchRows: _aio.UnaryStreamMultiCallable[_journal_pb2.WatchRowsRequest, _journal_pb2.WatchRowsResponse]  # type: ignore[assignment]
+    """The rows of a run from a position on, and those that are appended while the caller listens.
+    Only rows on stable storage are sent. Ends by itself once the run is sealed and all is sent.
+    Fails with RUN_NOT_FOUND, INVALID_INPUT (nothing is at that position), LIMIT_EXCEEDED,
+    TOO_MANY_STREAMS, UNAVAILABLE.
+    """
+    RepairRun: _aio.UnaryUnaryMultiCallable[_journal_pb2.RepairRunRequest, _journal_pb2.RepairRunResponse]  # type: ignore[assignment]
+    """Puts a damaged journal in order without losing a row that can be read, and keeps what it takes
+    out. Fails with RUN_NOT_FOUND and, where it refuses, JOURNAL_REFUSED.
+    """
+    PruneRuns: _aio.UnaryUnaryMultiCallable[_journal_pb2.PruneRunsRequest, _journal_pb2.PruneRunsResponse]  # type: ignore[assignment]
+    """Removes the oldest sealed runs so that a number of them stays; receipts and seals stay, too."""
+    AppendSteps: _aio.UnaryUnaryMultiCallable[_journal_pb2.AppendStepsRequest, _journal_pb2.AppendStepsResponse]  # type: ignore[assignment]
+    """Appends steps to an agent's session and answers once they are on stable storage: all of them,
+    in this order, or none. What a crash left torn is put aside first. Fails with NOT_FOUND,
+    RUN_EXISTS, JOURNAL_REFUSED, HEAD_MOVED, REQUEST_ID_REUSED, FOREIGN_WRITER, DISK_FULL,
+    LIMIT_EXCEEDED, INVALID_INPUT.
+    """
+    ReadSteps: _aio.UnaryStreamMultiCallable[_journal_pb2.ReadStepsRequest, _journal_pb2.ReadStepsResponse]  # type: ignore[assignment]
+    """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
     BuildReceipt: _aio.UnaryStreamMultiCallable[_journal_pb2.BuildReceiptRequest, _journal_pb2.BuildReceiptResponse]  # type: ignore[assignment]
     """Has a receipt signed; progress first, then the file's bytes when they were asked for, the
     summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
     KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
     """
+    AppendSpineEntry: _aio.UnaryUnaryMultiCallable[_journal_pb2.AppendSpineEntryRequest, _journal_pb2.AppendSpineEntryResponse]  # type: ignore[assignment]
+    """Appends an entry to a run's lineage spine. While the signer cannot be reached the entry waits,
+    durably and in order. Fails with KEY_UNUSABLE, CHAIN_BROKEN, ROW_MALFORMED, INVALID_INPUT,
+    QUEUE_FULL, DISK_FULL.
+    """
+    AppendAuditEvent: _aio.UnaryUnaryMultiCallable[_journal_pb2.AppendAuditEventRequest, _journal_pb2.AppendAuditEventResponse]  # type: ignore[assignment]
+    """Appends an event to the project's audit log; waits and fails as AppendSpineEntry does."""
+    VerifySpine: _aio.UnaryUnaryMultiCallable[_journal_pb2.VerifySpineRequest, _journal_pb2.VerifySpineResponse]  # type: ignore[assignment]
+    """Verifies a run's spine, MACs included. Fails with KEY_UNUSABLE, UNAVAILABLE; a spine that was
+    tampered with is a successful answer.
+    """
+    VerifyAuditLog: _aio.UnaryUnaryMultiCallable[_journal_pb2.VerifyAuditLogRequest, _journal_pb2.VerifyAuditLogResponse]  # type: ignore[assignment]
+    """Verifies the audit log, archived segments and MACs included. Fails as VerifySpine does."""
 
 class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs, their rows, what those rows prove, and receipts over them.
@@ -154,6 +228,16 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_journal_pb2.FinishRunResponse, _abc.Awaitable[_journal_pb2.FinishRunResponse]]:
         """Ends a run: the signer recomputes it and seals its head. Fails with RUN_NOT_FOUND,
         CHAIN_BROKEN, LEDGER_REFUSED, UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def BeginLedger(
+        self,
+        request: _journal_pb2.BeginLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.BeginLedgerResponse, _abc.Awaitable[_journal_pb2.BeginLedgerResponse]]:
+        """Goes on with whatever ledger the signer has now, when the one that sealed here is lost. For the
+        operator; what was known of the old one is kept.
         """
 
     @_abc_1.abstractmethod
@@ -207,6 +291,56 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         """Where two runs part. Fails with RUN_NOT_FOUND."""
 
     @_abc_1.abstractmethod
+    def WatchRows(
+        self,
+        request: _journal_pb2.WatchRowsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_journal_pb2.WatchRowsResponse], _abc.AsyncIterator[_journal_pb2.WatchRowsResponse]]:
+        """The rows of a run from a position on, and those that are appended while the caller listens.
+        Only rows on stable storage are sent. Ends by itself once the run is sealed and all is sent.
+        Fails with RUN_NOT_FOUND, INVALID_INPUT (nothing is at that position), LIMIT_EXCEEDED,
+        TOO_MANY_STREAMS, UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def RepairRun(
+        self,
+        request: _journal_pb2.RepairRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.RepairRunResponse, _abc.Awaitable[_journal_pb2.RepairRunResponse]]:
+        """Puts a damaged journal in order without losing a row that can be read, and keeps what it takes
+        out. Fails with RUN_NOT_FOUND and, where it refuses, JOURNAL_REFUSED.
+        """
+
+    @_abc_1.abstractmethod
+    def PruneRuns(
+        self,
+        request: _journal_pb2.PruneRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.PruneRunsResponse, _abc.Awaitable[_journal_pb2.PruneRunsResponse]]:
+        """Removes the oldest sealed runs so that a number of them stays; receipts and seals stay, too."""
+
+    @_abc_1.abstractmethod
+    def AppendSteps(
+        self,
+        request: _journal_pb2.AppendStepsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.AppendStepsResponse, _abc.Awaitable[_journal_pb2.AppendStepsResponse]]:
+        """Appends steps to an agent's session and answers once they are on stable storage: all of them,
+        in this order, or none. What a crash left torn is put aside first. Fails with NOT_FOUND,
+        RUN_EXISTS, JOURNAL_REFUSED, HEAD_MOVED, REQUEST_ID_REUSED, FOREIGN_WRITER, DISK_FULL,
+        LIMIT_EXCEEDED, INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def ReadSteps(
+        self,
+        request: _journal_pb2.ReadStepsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_journal_pb2.ReadStepsResponse], _abc.AsyncIterator[_journal_pb2.ReadStepsResponse]]:
+        """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
+
+    @_abc_1.abstractmethod
     def BuildReceipt(
         self,
         request: _journal_pb2.BuildReceiptRequest,
@@ -216,5 +350,42 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
         KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
         """
+
+    @_abc_1.abstractmethod
+    def AppendSpineEntry(
+        self,
+        request: _journal_pb2.AppendSpineEntryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.AppendSpineEntryResponse, _abc.Awaitable[_journal_pb2.AppendSpineEntryResponse]]:
+        """Appends an entry to a run's lineage spine. While the signer cannot be reached the entry waits,
+        durably and in order. Fails with KEY_UNUSABLE, CHAIN_BROKEN, ROW_MALFORMED, INVALID_INPUT,
+        QUEUE_FULL, DISK_FULL.
+        """
+
+    @_abc_1.abstractmethod
+    def AppendAuditEvent(
+        self,
+        request: _journal_pb2.AppendAuditEventRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.AppendAuditEventResponse, _abc.Awaitable[_journal_pb2.AppendAuditEventResponse]]:
+        """Appends an event to the project's audit log; waits and fails as AppendSpineEntry does."""
+
+    @_abc_1.abstractmethod
+    def VerifySpine(
+        self,
+        request: _journal_pb2.VerifySpineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.VerifySpineResponse, _abc.Awaitable[_journal_pb2.VerifySpineResponse]]:
+        """Verifies a run's spine, MACs included. Fails with KEY_UNUSABLE, UNAVAILABLE; a spine that was
+        tampered with is a successful answer.
+        """
+
+    @_abc_1.abstractmethod
+    def VerifyAuditLog(
+        self,
+        request: _journal_pb2.VerifyAuditLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.VerifyAuditLogResponse, _abc.Awaitable[_journal_pb2.VerifyAuditLogResponse]]:
+        """Verifies the audit log, archived segments and MACs included. Fails as VerifySpine does."""
 
 def add_JournalServiceServicer_to_server(servicer: JournalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

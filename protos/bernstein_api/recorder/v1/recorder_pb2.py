@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(bernstein_api/recorder/v1/recorder.proto\x12\x19\x62\x65rnstein_api.recorder.v1\"\xe8\x01\n\x12OpenSessionRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rreplay_run_id\x18\x03 \x01(\t\x12\x17\n\x0f\x61llow_live_miss\x18\x04 \x01(\x08\x12\x0e\n\x06record\x18\x05 \x01(\x08\x12\x36\n\tproviders\x18\x06 \x03(\x0b\x32#.bernstein_api.recorder.v1.Provider\x12\x36\n\x08\x65xpected\x18\x07 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\";\n\x08Provider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61se_url\x18\x02 \x01(\t\x12\x0f\n\x07\x61pi_key\x18\x03 \x01(\t\"b\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x37\n\trecording\x18\x02 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\"C\n\tRecording\x12\x12\n\ncall_count\x18\x01 \x01(\x03\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\"\xb6\x01\n\x0b\x43\x61llRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04lane\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08provider\x18\x05 \x01(\t\x12\x0e\n\x06prompt\x18\x06 \x01(\x0c\x12\x13\n\x0btemperature\x18\x07 \x01(\t\x12\x12\n\nmax_tokens\x18\x08 \x01(\t\x12\x17\n\x0fparameters_json\x18\t \x01(\x0c\"|\n\x0c\x43\x61llResponse\x12\x15\n\rresponse_json\x18\x01 \x01(\x0c\x12\x37\n\x06source\x18\x02 \x01(\x0e\x32\'.bernstein_api.recorder.v1.AnswerSource\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07warning\x18\x04 \x01(\t\")\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"\x80\x02\n\x14\x43loseSessionResponse\x12\x15\n\rcoverage_line\x18\x01 \x01(\t\x12\x11\n\thit_count\x18\x02 \x01(\x03\x12\x12\n\nmiss_count\x18\x03 \x01(\x03\x12\x1e\n\x16strict_violation_count\x18\x04 \x01(\x03\x12;\n\x0cunused_calls\x18\x05 \x03(\x0b\x32%.bernstein_api.recorder.v1.UnusedCall\x12\x14\n\x0cunused_count\x18\x06 \x01(\x03\x12\x37\n\trecording\x18\x07 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\"6\n\nUnusedCall\x12\x0c\n\x04line\x18\x01 \x01(\x03\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\"%\n\x13GetRecordingRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"O\n\x14GetRecordingResponse\x12\x37\n\trecording\x18\x01 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\"H\n\x12\x41ppendCallsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x14\n\x0cstart_offset\x18\x03 \x01(\x03\")\n\x13\x41ppendCallsResponse\x12\x12\n\nsize_bytes\x18\x01 \x01(\x03*a\n\x0c\x41nswerSource\x12\x1d\n\x19\x41NSWER_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41NSWER_SOURCE_RECORDED\x10\x01\x12\x16\n\x12\x41NSWER_SOURCE_LIVE\x10\x02\x32\xc1\x04\n\x0fRecorderService\x12q\n\x0bOpenSession\x12-.bernstein_api.recorder.v1.OpenSessionRequest\x1a..bernstein_api.recorder.v1.OpenSessionResponse\"\x03\x90\x02\x02\x12\\\n\x04\x43\x61ll\x12&.bernstein_api.recorder.v1.CallRequest\x1a\'.bernstein_api.recorder.v1.CallResponse\"\x03\x90\x02\x02\x12t\n\x0c\x43loseSession\x12..bernstein_api.recorder.v1.CloseSessionRequest\x1a/.bernstein_api.recorder.v1.CloseSessionResponse\"\x03\x90\x02\x02\x12t\n\x0cGetRecording\x12..bernstein_api.recorder.v1.GetRecordingRequest\x1a/.bernstein_api.recorder.v1.GetRecordingResponse\"\x03\x90\x02\x01\x12q\n\x0b\x41ppendCalls\x12-.bernstein_api.recorder.v1.AppendCallsRequest\x1a..bernstein_api.recorder.v1.AppendCallsResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(bernstein_api/recorder/v1/recorder.proto\x12\x19\x62\x65rnstein_api.recorder.v1\"\xd1\x02\n\x12OpenSessionRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rreplay_run_id\x18\x03 \x01(\t\x12\x17\n\x0f\x61llow_live_miss\x18\x04 \x01(\x08\x12\x0e\n\x06record\x18\x05 \x01(\x08\x12\x36\n\tproviders\x18\x06 \x03(\x0b\x32#.bernstein_api.recorder.v1.Provider\x12\x36\n\x08\x65xpected\x18\x07 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\x12\x34\n\x04mode\x18\x08 \x01(\x0e\x32&.bernstein_api.recorder.v1.RuntimeMode\x12\x11\n\x04seed\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x15\n\ragent_version\x18\n \x01(\tB\x07\n\x05_seed\";\n\x08Provider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61se_url\x18\x02 \x01(\t\x12\x0f\n\x07\x61pi_key\x18\x03 \x01(\t\"b\n\x13OpenSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x37\n\trecording\x18\x02 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\"C\n\tRecording\x12\x12\n\ncall_count\x18\x01 \x01(\x03\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\"\xda\x01\n\x0b\x43\x61llRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04lane\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08provider\x18\x05 \x01(\t\x12\x0e\n\x06prompt\x18\x06 \x01(\x0c\x12\x13\n\x0btemperature\x18\x07 \x01(\t\x12\x12\n\nmax_tokens\x18\x08 \x01(\t\x12\x17\n\x0fparameters_json\x18\t \x01(\x0c\x12\x12\n\ncall_class\x18\n \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x0b \x01(\t\"\xce\x01\n\x0c\x43\x61llResponse\x12\x15\n\rresponse_json\x18\x01 \x01(\x0c\x12\x37\n\x06source\x18\x02 \x01(\x0e\x32\'.bernstein_api.recorder.v1.AnswerSource\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07warning\x18\x04 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x05 \x01(\t\x12;\n\x0bstored_mode\x18\x06 \x01(\x0e\x32&.bernstein_api.recorder.v1.RuntimeMode\")\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"\x80\x02\n\x14\x43loseSessionResponse\x12\x15\n\rcoverage_line\x18\x01 \x01(\t\x12\x11\n\thit_count\x18\x02 \x01(\x03\x12\x12\n\nmiss_count\x18\x03 \x01(\x03\x12\x1e\n\x16strict_violation_count\x18\x04 \x01(\x03\x12;\n\x0cunused_calls\x18\x05 \x03(\x0b\x32%.bernstein_api.recorder.v1.UnusedCall\x12\x14\n\x0cunused_count\x18\x06 \x01(\x03\x12\x37\n\trecording\x18\x07 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\"6\n\nUnusedCall\x12\x0c\n\x04line\x18\x01 \x01(\x03\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\"%\n\x13GetRecordingRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"O\n\x14GetRecordingResponse\x12\x37\n\trecording\x18\x01 \x01(\x0b\x32$.bernstein_api.recorder.v1.Recording\"H\n\x12\x41ppendCallsRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x14\n\x0cstart_offset\x18\x03 \x01(\x03\")\n\x13\x41ppendCallsResponse\x12\x12\n\nsize_bytes\x18\x01 \x01(\x03*{\n\x0c\x41nswerSource\x12\x1d\n\x19\x41NSWER_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41NSWER_SOURCE_RECORDED\x10\x01\x12\x16\n\x12\x41NSWER_SOURCE_LIVE\x10\x02\x12\x18\n\x14\x41NSWER_SOURCE_CACHED\x10\x03*\xc9\x01\n\x0bRuntimeMode\x12\x1c\n\x18RUNTIME_MODE_UNSPECIFIED\x10\x00\x12\x1c\n\x18RUNTIME_MODE_INTERACTIVE\x10\x01\x12\x1e\n\x1aRUNTIME_MODE_HEADLESS_EVAL\x10\x02\x12 \n\x1cRUNTIME_MODE_HEADLESS_REPLAY\x10\x03\x12\x1d\n\x19RUNTIME_MODE_HEADLESS_JOB\x10\x04\x12\x1d\n\x19RUNTIME_MODE_CODING_AGENT\x10\x05\x32\xc1\x04\n\x0fRecorderService\x12q\n\x0bOpenSession\x12-.bernstein_api.recorder.v1.OpenSessionRequest\x1a..bernstein_api.recorder.v1.OpenSessionResponse\"\x03\x90\x02\x02\x12\\\n\x04\x43\x61ll\x12&.bernstein_api.recorder.v1.CallRequest\x1a\'.bernstein_api.recorder.v1.CallResponse\"\x03\x90\x02\x02\x12t\n\x0c\x43loseSession\x12..bernstein_api.recorder.v1.CloseSessionRequest\x1a/.bernstein_api.recorder.v1.CloseSessionResponse\"\x03\x90\x02\x02\x12t\n\x0cGetRecording\x12..bernstein_api.recorder.v1.GetRecordingRequest\x1a/.bernstein_api.recorder.v1.GetRecordingResponse\"\x03\x90\x02\x01\x12q\n\x0b\x41ppendCalls\x12-.bernstein_api.recorder.v1.AppendCallsRequest\x1a..bernstein_api.recorder.v1.AppendCallsResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,34 +41,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECORDERSERVICE'].methods_by_name['GetRecording']._serialized_options = b'\220\002\001'
   _globals['_RECORDERSERVICE'].methods_by_name['AppendCalls']._loaded_options = None
   _globals['_RECORDERSERVICE'].methods_by_name['AppendCalls']._serialized_options = b'\220\002\002'
-  _globals['_ANSWERSOURCE']._serialized_start=1442
-  _globals['_ANSWERSOURCE']._serialized_end=1539
+  _globals['_ANSWERSOURCE']._serialized_start=1666
+  _globals['_ANSWERSOURCE']._serialized_end=1789
+  _globals['_RUNTIMEMODE']._serialized_start=1792
+  _globals['_RUNTIMEMODE']._serialized_end=1993
   _globals['_OPENSESSIONREQUEST']._serialized_start=72
-  _globals['_OPENSESSIONREQUEST']._serialized_end=304
-  _globals['_PROVIDER']._serialized_start=306
-  _globals['_PROVIDER']._serialized_end=365
-  _globals['_OPENSESSIONRESPONSE']._serialized_start=367
-  _globals['_OPENSESSIONRESPONSE']._serialized_end=465
-  _globals['_RECORDING']._serialized_start=467
-  _globals['_RECORDING']._serialized_end=534
-  _globals['_CALLREQUEST']._serialized_start=537
-  _globals['_CALLREQUEST']._serialized_end=719
-  _globals['_CALLRESPONSE']._serialized_start=721
-  _globals['_CALLRESPONSE']._serialized_end=845
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=847
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=888
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=891
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=1147
-  _globals['_UNUSEDCALL']._serialized_start=1149
-  _globals['_UNUSEDCALL']._serialized_end=1203
-  _globals['_GETRECORDINGREQUEST']._serialized_start=1205
-  _globals['_GETRECORDINGREQUEST']._serialized_end=1242
-  _globals['_GETRECORDINGRESPONSE']._serialized_start=1244
-  _globals['_GETRECORDINGRESPONSE']._serialized_end=1323
-  _globals['_APPENDCALLSREQUEST']._serialized_start=1325
-  _globals['_APPENDCALLSREQUEST']._serialized_end=1397
-  _globals['_APPENDCALLSRESPONSE']._serialized_start=1399
-  _globals['_APPENDCALLSRESPONSE']._serialized_end=1440
-  _globals['_RECORDERSERVICE']._serialized_start=1542
-  _globals['_RECORDERSERVICE']._serialized_end=2119
+  _globals['_OPENSESSIONREQUEST']._serialized_end=409
+  _globals['_PROVIDER']._serialized_start=411
+  _globals['_PROVIDER']._serialized_end=470
+  _globals['_OPENSESSIONRESPONSE']._serialized_start=472
+  _globals['_OPENSESSIONRESPONSE']._serialized_end=570
+  _globals['_RECORDING']._serialized_start=572
+  _globals['_RECORDING']._serialized_end=639
+  _globals['_CALLREQUEST']._serialized_start=642
+  _globals['_CALLREQUEST']._serialized_end=860
+  _globals['_CALLRESPONSE']._serialized_start=863
+  _globals['_CALLRESPONSE']._serialized_end=1069
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=1071
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=1112
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=1115
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=1371
+  _globals['_UNUSEDCALL']._serialized_start=1373
+  _globals['_UNUSEDCALL']._serialized_end=1427
+  _globals['_GETRECORDINGREQUEST']._serialized_start=1429
+  _globals['_GETRECORDINGREQUEST']._serialized_end=1466
+  _globals['_GETRECORDINGRESPONSE']._serialized_start=1468
+  _globals['_GETRECORDINGRESPONSE']._serialized_end=1547
+  _globals['_APPENDCALLSREQUEST']._serialized_start=1549
+  _globals['_APPENDCALLSREQUEST']._serialized_end=1621
+  _globals['_APPENDCALLSRESPONSE']._serialized_start=1623
+  _globals['_APPENDCALLSRESPONSE']._serialized_end=1664
+  _globals['_RECORDERSERVICE']._serialized_start=1996
+  _globals['_RECORDERSERVICE']._serialized_end=2573
 # @@protoc_insertion_point(module_scope)

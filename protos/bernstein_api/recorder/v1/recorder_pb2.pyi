@@ -31,6 +31,8 @@ class _AnswerSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerSo
     """The recording."""
     ANSWER_SOURCE_LIVE: _AnswerSource.ValueType  # 2
     """The provider."""
+    ANSWER_SOURCE_CACHED: _AnswerSource.ValueType  # 3
+    """An answer kept under the same fingerprint."""
 
 class AnswerSource(_AnswerSource, metaclass=_AnswerSourceEnumTypeWrapper):
     """Where an answer came from."""
@@ -41,7 +43,45 @@ ANSWER_SOURCE_RECORDED: AnswerSource.ValueType  # 1
 """The recording."""
 ANSWER_SOURCE_LIVE: AnswerSource.ValueType  # 2
 """The provider."""
+ANSWER_SOURCE_CACHED: AnswerSource.ValueType  # 3
+"""An answer kept under the same fingerprint."""
 Global___AnswerSource: _TypeAlias = AnswerSource  # noqa: Y015
+
+class _RuntimeMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RuntimeModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RuntimeMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RUNTIME_MODE_UNSPECIFIED: _RuntimeMode.ValueType  # 0
+    """None: calls are recorded or replayed, and no fingerprint is made."""
+    RUNTIME_MODE_INTERACTIVE: _RuntimeMode.ValueType  # 1
+    """Somebody waits for the answer."""
+    RUNTIME_MODE_HEADLESS_EVAL: _RuntimeMode.ValueType  # 2
+    """Evaluation in batches, with a pinned seed."""
+    RUNTIME_MODE_HEADLESS_REPLAY: _RuntimeMode.ValueType  # 3
+    """Answered from what is stored, or not at all."""
+    RUNTIME_MODE_HEADLESS_JOB: _RuntimeMode.ValueType  # 4
+    """Scheduled, or called back."""
+    RUNTIME_MODE_CODING_AGENT: _RuntimeMode.ValueType  # 5
+    """Several syntheses a turn."""
+
+class RuntimeMode(_RuntimeMode, metaclass=_RuntimeModeEnumTypeWrapper):
+    """What a runtime is for. Answers flow interactive → headless-eval → headless-replay, never back."""
+
+RUNTIME_MODE_UNSPECIFIED: RuntimeMode.ValueType  # 0
+"""None: calls are recorded or replayed, and no fingerprint is made."""
+RUNTIME_MODE_INTERACTIVE: RuntimeMode.ValueType  # 1
+"""Somebody waits for the answer."""
+RUNTIME_MODE_HEADLESS_EVAL: RuntimeMode.ValueType  # 2
+"""Evaluation in batches, with a pinned seed."""
+RUNTIME_MODE_HEADLESS_REPLAY: RuntimeMode.ValueType  # 3
+"""Answered from what is stored, or not at all."""
+RUNTIME_MODE_HEADLESS_JOB: RuntimeMode.ValueType  # 4
+"""Scheduled, or called back."""
+RUNTIME_MODE_CODING_AGENT: RuntimeMode.ValueType  # 5
+"""Several syntheses a turn."""
+Global___RuntimeMode: _TypeAlias = RuntimeMode  # noqa: Y015
 
 @_typing.final
 class OpenSessionRequest(_message.Message):
@@ -56,6 +96,9 @@ class OpenSessionRequest(_message.Message):
     RECORD_FIELD_NUMBER: _builtins.int
     PROVIDERS_FIELD_NUMBER: _builtins.int
     EXPECTED_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    AGENT_VERSION_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run that is being made."""
     request_id: _builtins.str
@@ -66,6 +109,12 @@ class OpenSessionRequest(_message.Message):
     """Whether a call that the recording lacks goes to the provider, with a warning."""
     record: _builtins.bool
     """Whether live calls are recorded. Without it a session only dials."""
+    mode: Global___RuntimeMode.ValueType
+    """What the session is for. With a mode, answers are kept and found by fingerprint, too."""
+    seed: _builtins.int
+    """The seed of every call of the session; headless-eval needs one."""
+    agent_version: _builtins.str
+    """The agent's own version, part of every fingerprint; may be empty."""
     @_builtins.property
     def providers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Provider]:
         """How to reach providers, for this session. Only over a Unix socket."""
@@ -84,12 +133,17 @@ class OpenSessionRequest(_message.Message):
         record: _builtins.bool = ...,
         providers: _abc.Iterable[Global___Provider] | None = ...,
         expected: Global___Recording | None = ...,
+        mode: Global___RuntimeMode.ValueType = ...,
+        seed: _builtins.int | None = ...,
+        agent_version: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "expected", b"expected", "seed", b"seed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_live_miss", b"allow_live_miss", "expected", b"expected", "providers", b"providers", "record", b"record", "replay_run_id", b"replay_run_id", "request_id", b"request_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "agent_version", b"agent_version", "allow_live_miss", b"allow_live_miss", "expected", b"expected", "mode", b"mode", "providers", b"providers", "record", b"record", "replay_run_id", b"replay_run_id", "request_id", b"request_id", "run_id", b"run_id", "seed", b"seed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___OpenSessionRequest: _TypeAlias = OpenSessionRequest  # noqa: Y015
 
@@ -196,6 +250,8 @@ class CallRequest(_message.Message):
     TEMPERATURE_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
+    CALL_CLASS_FIELD_NUMBER: _builtins.int
+    FAMILY_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     request_id: _builtins.str
@@ -214,6 +270,10 @@ class CallRequest(_message.Message):
     """The limit as its literal text."""
     parameters_json: _builtins.bytes
     """Other request fields as the JSON text of an object; empty: none."""
+    call_class: _builtins.str
+    """What the call is for, such as "synthesize"; part of the fingerprint."""
+    family: _builtins.str
+    """The model's family, part of the fingerprint; empty: the provider's name."""
     def __init__(
         self,
         *,
@@ -226,10 +286,12 @@ class CallRequest(_message.Message):
         temperature: _builtins.str = ...,
         max_tokens: _builtins.str = ...,
         parameters_json: _builtins.bytes = ...,
+        call_class: _builtins.str = ...,
+        family: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane", "max_tokens", b"max_tokens", "model", b"model", "parameters_json", b"parameters_json", "prompt", b"prompt", "provider", b"provider", "request_id", b"request_id", "session_id", b"session_id", "temperature", b"temperature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_class", b"call_class", "family", b"family", "lane", b"lane", "max_tokens", b"max_tokens", "model", b"model", "parameters_json", b"parameters_json", "prompt", b"prompt", "provider", b"provider", "request_id", b"request_id", "session_id", b"session_id", "temperature", b"temperature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -245,6 +307,8 @@ class CallResponse(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
     WARNING_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    STORED_MODE_FIELD_NUMBER: _builtins.int
     response_json: _builtins.bytes
     """The answer as JSON text: a string from every model, whatever was stored from a recording."""
     source: Global___AnswerSource.ValueType
@@ -253,6 +317,10 @@ class CallResponse(_message.Message):
     """The recording's key of the call, 64 hex digits."""
     warning: _builtins.str
     """Why a live call was made although a recording was replayed; empty otherwise."""
+    fingerprint: _builtins.str
+    """The call's fingerprint; empty in a session without a mode."""
+    stored_mode: Global___RuntimeMode.ValueType
+    """The mode under which the answer was stored; unspecified in a session without a mode."""
     def __init__(
         self,
         *,
@@ -260,10 +328,12 @@ class CallResponse(_message.Message):
         source: Global___AnswerSource.ValueType = ...,
         key: _builtins.str = ...,
         warning: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        stored_mode: Global___RuntimeMode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "response_json", b"response_json", "source", b"source", "warning", b"warning"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "key", b"key", "response_json", b"response_json", "source", b"source", "stored_mode", b"stored_mode", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -69,7 +69,8 @@ class RecorderServiceServicer:
     def OpenSession(self, request, context):
         """Opens a session that records into a run or replays a recording. A replay whose run has no
         recording fails with RECORDING_MISSING, one whose recording differs from what its journal says
-        of it with RECORDING_CHANGED.
+        of it with RECORDING_CHANGED. A session with a mode fails with MODE_NOT_ALLOWED where it would
+        read or write against the direction of the modes, and with SEED_REQUIRED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -77,7 +78,8 @@ class RecorderServiceServicer:
 
     def Call(self, request, context):
         """One model call: answered from the recording or by the provider, and recorded durably before
-        the answer. Fails with REPLAY_MISS, SESSION_LOST, PROVIDER_FAILED, DISK_FULL, INVALID_INPUT.
+        the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
+        DISK_FULL, INVALID_INPUT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

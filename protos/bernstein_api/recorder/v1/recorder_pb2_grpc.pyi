@@ -36,11 +36,13 @@ class RecorderServiceStub:
     OpenSession: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.OpenSessionRequest, _recorder_pb2.OpenSessionResponse]
     """Opens a session that records into a run or replays a recording. A replay whose run has no
     recording fails with RECORDING_MISSING, one whose recording differs from what its journal says
-    of it with RECORDING_CHANGED.
+    of it with RECORDING_CHANGED. A session with a mode fails with MODE_NOT_ALLOWED where it would
+    read or write against the direction of the modes, and with SEED_REQUIRED.
     """
     Call: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.CallRequest, _recorder_pb2.CallResponse]
     """One model call: answered from the recording or by the provider, and recorded durably before
-    the answer. Fails with REPLAY_MISS, SESSION_LOST, PROVIDER_FAILED, DISK_FULL, INVALID_INPUT.
+    the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
+    DISK_FULL, INVALID_INPUT.
     """
     CloseSession: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.CloseSessionRequest, _recorder_pb2.CloseSessionResponse]
     """Ends a session and gives its account."""
@@ -57,11 +59,13 @@ class RecorderServiceAsyncStub(RecorderServiceStub):
     OpenSession: _aio.UnaryUnaryMultiCallable[_recorder_pb2.OpenSessionRequest, _recorder_pb2.OpenSessionResponse]  # type: ignore[assignment]
     """Opens a session that records into a run or replays a recording. A replay whose run has no
     recording fails with RECORDING_MISSING, one whose recording differs from what its journal says
-    of it with RECORDING_CHANGED.
+    of it with RECORDING_CHANGED. A session with a mode fails with MODE_NOT_ALLOWED where it would
+    read or write against the direction of the modes, and with SEED_REQUIRED.
     """
     Call: _aio.UnaryUnaryMultiCallable[_recorder_pb2.CallRequest, _recorder_pb2.CallResponse]  # type: ignore[assignment]
     """One model call: answered from the recording or by the provider, and recorded durably before
-    the answer. Fails with REPLAY_MISS, SESSION_LOST, PROVIDER_FAILED, DISK_FULL, INVALID_INPUT.
+    the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
+    DISK_FULL, INVALID_INPUT.
     """
     CloseSession: _aio.UnaryUnaryMultiCallable[_recorder_pb2.CloseSessionRequest, _recorder_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Ends a session and gives its account."""
@@ -81,7 +85,8 @@ class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_recorder_pb2.OpenSessionResponse, _abc.Awaitable[_recorder_pb2.OpenSessionResponse]]:
         """Opens a session that records into a run or replays a recording. A replay whose run has no
         recording fails with RECORDING_MISSING, one whose recording differs from what its journal says
-        of it with RECORDING_CHANGED.
+        of it with RECORDING_CHANGED. A session with a mode fails with MODE_NOT_ALLOWED where it would
+        read or write against the direction of the modes, and with SEED_REQUIRED.
         """
 
     @_abc_1.abstractmethod
@@ -91,7 +96,8 @@ class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_recorder_pb2.CallResponse, _abc.Awaitable[_recorder_pb2.CallResponse]]:
         """One model call: answered from the recording or by the provider, and recorded durably before
-        the answer. Fails with REPLAY_MISS, SESSION_LOST, PROVIDER_FAILED, DISK_FULL, INVALID_INPUT.
+        the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
+        DISK_FULL, INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod

@@ -5,8 +5,10 @@ The signer owns every signing key and its own ledger of what it signed. It calls
 never signs bytes that it was handed: rows come in, it recomputes every head and makes the payload.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -116,13 +118,16 @@ Global___SealRunResponse: _TypeAlias = SealRunResponse  # noqa: Y015
 
 @_typing.final
 class BuildReceiptRequest(_message.Message):
-    """Request for BuildReceipt: the run first, then its rows, then its spine."""
+    """Request for BuildReceipt: the run first, then the audit log if the header names a window, then
+    the run's rows, then its spine.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     HEADER_FIELD_NUMBER: _builtins.int
     JOURNAL_FIELD_NUMBER: _builtins.int
     SPINE_FIELD_NUMBER: _builtins.int
+    AUDIT_FIELD_NUMBER: _builtins.int
     journal: _builtins.bytes
     """The next stored bytes of the journal, at most 256 KiB; a line may be split."""
     spine: _builtins.bytes
@@ -131,22 +136,85 @@ class BuildReceiptRequest(_message.Message):
     def header(self) -> Global___ReceiptHeader:
         """What to build; the first message."""
 
+    @_builtins.property
+    def audit(self) -> Global___AuditPart:
+        """The next bytes of the audit log, before the journal's first."""
+
     def __init__(
         self,
         *,
         header: Global___ReceiptHeader | None = ...,
         journal: _builtins.bytes = ...,
         spine: _builtins.bytes = ...,
+        audit: Global___AuditPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "journal", b"journal", "part", b"part", "spine", b"spine"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "header", b"header", "journal", b"journal", "part", b"part", "spine", b"spine"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "journal", b"journal", "part", b"part", "spine", b"spine"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "header", b"header", "journal", b"journal", "part", b"part", "spine", b"spine"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "journal", "spine"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "journal", "spine", "audit"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 
 Global___BuildReceiptRequest: _TypeAlias = BuildReceiptRequest  # noqa: Y015
+
+@_typing.final
+class AuditPart(_message.Message):
+    """Bytes of the audit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    segment: _builtins.str
+    """Name of the segment, as in the folder. A part with another name than the one before begins a
+    new segment; segments come in the order of their names.
+    """
+    data: _builtins.bytes
+    """Its next bytes, at most 256 KiB, unpacked if it is an archived one."""
+    def __init__(
+        self,
+        *,
+        segment: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "segment", b"segment"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditPart: _TypeAlias = AuditPart  # noqa: Y015
+
+@_typing.final
+class AuditWindow(_message.Message):
+    """Which events a receipt takes from the audit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    OWN_ONLY_FIELD_NUMBER: _builtins.int
+    since: _builtins.str
+    """First instant, as the caller wrote it."""
+    until: _builtins.str
+    """First instant that is too late, likewise."""
+    own_only: _builtins.bool
+    """Whether events that do not name the run stay out."""
+    def __init__(
+        self,
+        *,
+        since: _builtins.str = ...,
+        until: _builtins.str = ...,
+        own_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["own_only", b"own_only", "since", b"since", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditWindow: _TypeAlias = AuditWindow  # noqa: Y015
 
 @_typing.final
 class ReceiptHeader(_message.Message):
@@ -157,6 +225,7 @@ class ReceiptHeader(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     SEAL_JSON_FIELD_NUMBER: _builtins.int
+    AUDIT_WINDOW_FIELD_NUMBER: _builtins.int
     row_count: _builtins.int
     """Rows that will follow."""
     seal_json: _builtins.bytes
@@ -165,16 +234,21 @@ class ReceiptHeader(_message.Message):
     def run(self) -> Global___RunHeader:
         """The run."""
 
+    @_builtins.property
+    def audit_window(self) -> Global___AuditWindow:
+        """Unset: no audit range."""
+
     def __init__(
         self,
         *,
         run: Global___RunHeader | None = ...,
         row_count: _builtins.int = ...,
         seal_json: _builtins.bytes = ...,
+        audit_window: Global___AuditWindow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["run", b"run"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit_window", b"audit_window", "run", b"run"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["row_count", b"row_count", "run", b"run", "seal_json", b"seal_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_window", b"audit_window", "row_count", b"row_count", "run", b"run", "seal_json", b"seal_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -191,6 +265,7 @@ class BuildReceiptResponse(_message.Message):
     PUBLIC_KEY_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
     RECEIPT_SHA256_FIELD_NUMBER: _builtins.int
+    AUDIT_MACS_FIELD_NUMBER: _builtins.int
     signature: _builtins.bytes
     """Ed25519 signature over the receipt's subject, 64 bytes."""
     cose_signature: _builtins.bytes
@@ -201,6 +276,8 @@ class BuildReceiptResponse(_message.Message):
     """Its name."""
     receipt_sha256: _builtins.bytes
     """SHA-256 of the receipt file as the signer computed it, 32 bytes."""
+    audit_macs: _builtins.bytes
+    """The HMAC of each event in the audit range, 32 bytes each, in the range's order."""
     def __init__(
         self,
         *,
@@ -209,11 +286,539 @@ class BuildReceiptResponse(_message.Message):
         public_key: _builtins.bytes = ...,
         key_id: _builtins.str = ...,
         receipt_sha256: _builtins.bytes = ...,
+        audit_macs: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cose_signature", b"cose_signature", "key_id", b"key_id", "public_key", b"public_key", "receipt_sha256", b"receipt_sha256", "signature", b"signature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_macs", b"audit_macs", "cose_signature", b"cose_signature", "key_id", b"key_id", "public_key", b"public_key", "receipt_sha256", b"receipt_sha256", "signature", b"signature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BuildReceiptResponse: _TypeAlias = BuildReceiptResponse  # noqa: Y015
+
+@_typing.final
+class FindSealRequest(_message.Message):
+    """Request for FindSeal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    origin: _builtins.str
+    """Host and project."""
+    run_id: _builtins.str
+    """The run."""
+    def __init__(
+        self,
+        *,
+        origin: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindSealRequest: _TypeAlias = FindSealRequest  # noqa: Y015
+
+@_typing.final
+class FindSealResponse(_message.Message):
+    """Response for FindSeal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEAL_JSON_FIELD_NUMBER: _builtins.int
+    seal_json: _builtins.bytes
+    """What `seal.json` should hold; empty where the run was never sealed."""
+    def __init__(
+        self,
+        *,
+        seal_json: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["seal_json", b"seal_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindSealResponse: _TypeAlias = FindSealResponse  # noqa: Y015
+
+@_typing.final
+class MacSpineEntryRequest(_message.Message):
+    """Request for MacSpineEntry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREVIOUS_LINE_FIELD_NUMBER: _builtins.int
+    ENTRY_COUNT_FIELD_NUMBER: _builtins.int
+    ENTRY_FIELD_NUMBER: _builtins.int
+    previous_line: _builtins.bytes
+    """The last line of the spine, without its line feed; empty before the first row."""
+    entry_count: _builtins.int
+    """Rows in the spine so far."""
+    @_builtins.property
+    def entry(self) -> Global___SpineEntry:
+        """What the row says."""
+
+    def __init__(
+        self,
+        *,
+        previous_line: _builtins.bytes = ...,
+        entry_count: _builtins.int = ...,
+        entry: Global___SpineEntry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry", "entry_count", b"entry_count", "previous_line", b"previous_line"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MacSpineEntryRequest: _TypeAlias = MacSpineEntryRequest  # noqa: Y015
+
+@_typing.final
+class SpineEntry(_message.Message):
+    """What is said of an artifact."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ARTIFACT_PATH_FIELD_NUMBER: _builtins.int
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    STEP_ID_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
+    BAGGAGE_FIELD_NUMBER: _builtins.int
+    artifact_path: _builtins.str
+    """Path in the repository, or a `pr`, `pkg`, `deploy` or `doc` address."""
+    content_hash: _builtins.str
+    """`sha256:` and the hex digest of its content."""
+    actor: _builtins.str
+    """Who made it."""
+    step_id: _builtins.str
+    """The step that made it."""
+    model: _builtins.str
+    """The model; may be empty."""
+    timestamp: _builtins.int
+    """Nanoseconds since 1970."""
+    traceparent: _builtins.str
+    """W3C trace context; unset where there is none."""
+    tracestate: _builtins.str
+    """W3C trace state; likewise."""
+    baggage: _builtins.str
+    """W3C baggage; likewise."""
+    def __init__(
+        self,
+        *,
+        artifact_path: _builtins.str = ...,
+        content_hash: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        step_id: _builtins.str = ...,
+        model: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+        traceparent: _builtins.str | None = ...,
+        tracestate: _builtins.str | None = ...,
+        baggage: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_baggage", b"_baggage", "_traceparent", b"_traceparent", "_tracestate", b"_tracestate", "baggage", b"baggage", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_baggage", b"_baggage", "_traceparent", b"_traceparent", "_tracestate", b"_tracestate", "actor", b"actor", "artifact_path", b"artifact_path", "baggage", b"baggage", "content_hash", b"content_hash", "model", b"model", "step_id", b"step_id", "timestamp", b"timestamp", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__baggage: _TypeAlias = _typing.Literal["baggage"]  # noqa: Y015
+    _WhichOneofArgType__baggage: _TypeAlias = _typing.Literal["_baggage", b"_baggage"]  # noqa: Y015
+    _WhichOneofReturnType__traceparent: _TypeAlias = _typing.Literal["traceparent"]  # noqa: Y015
+    _WhichOneofArgType__traceparent: _TypeAlias = _typing.Literal["_traceparent", b"_traceparent"]  # noqa: Y015
+    _WhichOneofReturnType__tracestate: _TypeAlias = _typing.Literal["tracestate"]  # noqa: Y015
+    _WhichOneofArgType__tracestate: _TypeAlias = _typing.Literal["_tracestate", b"_tracestate"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__baggage) -> _WhichOneofReturnType__baggage | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__traceparent) -> _WhichOneofReturnType__traceparent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tracestate) -> _WhichOneofReturnType__tracestate | None: ...
+
+Global___SpineEntry: _TypeAlias = SpineEntry  # noqa: Y015
+
+@_typing.final
+class MacSpineEntryResponse(_message.Message):
+    """Response for MacSpineEntry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINE_FIELD_NUMBER: _builtins.int
+    HEAD_JSON_FIELD_NUMBER: _builtins.int
+    line: _builtins.bytes
+    """The row, without its line feed."""
+    head_json: _builtins.bytes
+    """Content of `spine.head` once the row is stored."""
+    def __init__(
+        self,
+        *,
+        line: _builtins.bytes = ...,
+        head_json: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head_json", b"head_json", "line", b"line"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MacSpineEntryResponse: _TypeAlias = MacSpineEntryResponse  # noqa: Y015
+
+@_typing.final
+class MacAuditEventRequest(_message.Message):
+    """Request for MacAuditEvent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREVIOUS_LINE_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    previous_line: _builtins.bytes
+    """The log's last line, without its line feed; empty before the first event."""
+    timestamp: _builtins.str
+    """When it happened, as the row says it: 2026-03-01T10:00:00.000000Z."""
+    @_builtins.property
+    def event(self) -> Global___AuditEvent:
+        """What happened."""
+
+    def __init__(
+        self,
+        *,
+        previous_line: _builtins.bytes = ...,
+        timestamp: _builtins.str = ...,
+        event: Global___AuditEvent | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "previous_line", b"previous_line", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MacAuditEventRequest: _TypeAlias = MacAuditEventRequest  # noqa: Y015
+
+@_typing.final
+class AuditEvent(_message.Message):
+    """An event of the audit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_ID_FIELD_NUMBER: _builtins.int
+    DETAILS_JSON_FIELD_NUMBER: _builtins.int
+    IS_ANCHORED_FIELD_NUMBER: _builtins.int
+    event_type: _builtins.str
+    """The event type, not empty."""
+    actor: _builtins.str
+    """Who did it."""
+    resource_type: _builtins.str
+    """Kind of what it was done to."""
+    resource_id: _builtins.str
+    """Its id."""
+    details_json: _builtins.bytes
+    """The JSON text of one object."""
+    is_anchored: _builtins.bool
+    """Whether the details are to name the event before this one."""
+    def __init__(
+        self,
+        *,
+        event_type: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        resource_type: _builtins.str = ...,
+        resource_id: _builtins.str = ...,
+        details_json: _builtins.bytes = ...,
+        is_anchored: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "details_json", b"details_json", "event_type", b"event_type", "is_anchored", b"is_anchored", "resource_id", b"resource_id", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditEvent: _TypeAlias = AuditEvent  # noqa: Y015
+
+@_typing.final
+class MacAuditEventResponse(_message.Message):
+    """Response for MacAuditEvent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINE_FIELD_NUMBER: _builtins.int
+    line: _builtins.bytes
+    """The row, without its line feed."""
+    def __init__(
+        self,
+        *,
+        line: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["line", b"line"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MacAuditEventResponse: _TypeAlias = MacAuditEventResponse  # noqa: Y015
+
+@_typing.final
+class VerifySpineRequest(_message.Message):
+    """Request for VerifySpine: the next stored bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """At most 256 KiB; a line may be split."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifySpineRequest: _TypeAlias = VerifySpineRequest  # noqa: Y015
+
+@_typing.final
+class VerifySpineResponse(_message.Message):
+    """Response for VerifySpine."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    ENTRY_COUNT_FIELD_NUMBER: _builtins.int
+    SEALED_HEAD_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    HEAD_HASH_FIELD_NUMBER: _builtins.int
+    status: _builtins.str
+    """"ok", "no_entries", "seal_only" or "tampered"."""
+    entry_count: _builtins.int
+    """Rows."""
+    sealed_head: _builtins.str
+    """Journal head of the newest seal; unset without one."""
+    head_hash: _builtins.str
+    """Entry hash of the last good row; empty without rows."""
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is wrong, each with its physical line from 1; at most 20."""
+
+    def __init__(
+        self,
+        *,
+        status: _builtins.str = ...,
+        entry_count: _builtins.int = ...,
+        sealed_head: _builtins.str | None = ...,
+        errors: _abc.Iterable[_builtins.str] | None = ...,
+        head_hash: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sealed_head", b"_sealed_head", "sealed_head", b"sealed_head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sealed_head", b"_sealed_head", "entry_count", b"entry_count", "errors", b"errors", "head_hash", b"head_hash", "sealed_head", b"sealed_head", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__sealed_head: _TypeAlias = _typing.Literal["sealed_head"]  # noqa: Y015
+    _WhichOneofArgType__sealed_head: _TypeAlias = _typing.Literal["_sealed_head", b"_sealed_head"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sealed_head) -> _WhichOneofReturnType__sealed_head | None: ...
+
+Global___VerifySpineResponse: _TypeAlias = VerifySpineResponse  # noqa: Y015
+
+@_typing.final
+class VerifyAuditLogRequest(_message.Message):
+    """Request for VerifyAuditLog: the run first, then the log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    AUDIT_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run whose journal seals are told; may be empty. The first message."""
+    @_builtins.property
+    def audit(self) -> Global___AuditPart:
+        """The next bytes of the log."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        audit: Global___AuditPart | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "part", b"part", "run_id", b"run_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "part", b"part", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["run_id", "audit"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___VerifyAuditLogRequest: _TypeAlias = VerifyAuditLogRequest  # noqa: Y015
+
+@_typing.final
+class VerifyAuditLogResponse(_message.Message):
+    """Response for VerifyAuditLog."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_COUNT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    SEALS_FIELD_NUMBER: _builtins.int
+    event_count: _builtins.int
+    """Events that verify, from the beginning."""
+    error: _builtins.str
+    """What is wrong with the event after these, with segment and line; empty when nothing is."""
+    @_builtins.property
+    def seals(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalSeal]:
+        """The run's `intent.journal_seal` events among those that verify."""
+
+    def __init__(
+        self,
+        *,
+        event_count: _builtins.int = ...,
+        error: _builtins.str = ...,
+        seals: _abc.Iterable[Global___JournalSeal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "event_count", b"event_count", "seals", b"seals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyAuditLogResponse: _TypeAlias = VerifyAuditLogResponse  # noqa: Y015
+
+@_typing.final
+class JournalSeal(_message.Message):
+    """What an `intent.journal_seal` event commits to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    CAPSULE_HASH_FIELD_NUMBER: _builtins.int
+    JOURNAL_HEAD_FIELD_NUMBER: _builtins.int
+    EVENT_COUNT_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """The task."""
+    capsule_hash: _builtins.str
+    """Hash of its capsule."""
+    journal_head: _builtins.str
+    """The journal's head."""
+    event_count: _builtins.int
+    """Rows of the journal; unset where the event states no integer."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        capsule_hash: _builtins.str = ...,
+        journal_head: _builtins.str = ...,
+        event_count: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_event_count", b"_event_count", "event_count", b"event_count"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_event_count", b"_event_count", "capsule_hash", b"capsule_hash", "event_count", b"event_count", "journal_head", b"journal_head", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__event_count: _TypeAlias = _typing.Literal["event_count"]  # noqa: Y015
+    _WhichOneofArgType__event_count: _TypeAlias = _typing.Literal["_event_count", b"_event_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__event_count) -> _WhichOneofReturnType__event_count | None: ...
+
+Global___JournalSeal: _TypeAlias = JournalSeal  # noqa: Y015
+
+@_typing.final
+class SignSessionReceiptRequest(_message.Message):
+    """Request for SignSessionReceipt: the header first, then the rows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    journal: _builtins.bytes
+    """The next bytes of the journal as the receipt holds it, at most 256 KiB; a line may be split."""
+    @_builtins.property
+    def header(self) -> Global___SessionReceiptHeader:
+        """What to sign; the first message."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___SessionReceiptHeader | None = ...,
+        journal: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "journal", b"journal", "part", b"part"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "journal", b"journal", "part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["header", "journal"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___SignSessionReceiptRequest: _TypeAlias = SignSessionReceiptRequest  # noqa: Y015
+
+@_typing.final
+class SessionReceiptHeader(_message.Message):
+    """What the manifest says besides what the rows say."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    STEP_COUNT_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent or session."""
+    created_at: _builtins.str
+    """`created_at`: YYYY-MM-DDTHH:MM:SSZ."""
+    version: _builtins.str
+    """`bernstein_version`: who made the receipt."""
+    step_count: _builtins.int
+    """Rows that will follow. A stream that ends early is not signed."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        created_at: _builtins.str = ...,
+        version: _builtins.str = ...,
+        step_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "created_at", b"created_at", "step_count", b"step_count", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SessionReceiptHeader: _TypeAlias = SessionReceiptHeader  # noqa: Y015
+
+@_typing.final
+class SignSessionReceiptResponse(_message.Message):
+    """Response for SignSessionReceipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MANIFEST_JSON_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    manifest_json: _builtins.bytes
+    """The manifest as the signer made it: canonical JSON."""
+    signature: _builtins.bytes
+    """Ed25519 signature over exactly these bytes, 64 bytes."""
+    public_key: _builtins.bytes
+    """The public key, 32 bytes."""
+    key_id: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        manifest_json: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
+        public_key: _builtins.bytes = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "manifest_json", b"manifest_json", "public_key", b"public_key", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignSessionReceiptResponse: _TypeAlias = SignSessionReceiptResponse  # noqa: Y015

@@ -45,6 +45,36 @@ class SignerServiceStub:
                 request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.BuildReceiptRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.BuildReceiptResponse.FromString,
                 _registered_method=True)
+        self.FindSeal = channel.unary_unary(
+                '/bernstein_api.signer.v1.SignerService/FindSeal',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealResponse.FromString,
+                _registered_method=True)
+        self.MacSpineEntry = channel.unary_unary(
+                '/bernstein_api.signer.v1.SignerService/MacSpineEntry',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryResponse.FromString,
+                _registered_method=True)
+        self.MacAuditEvent = channel.unary_unary(
+                '/bernstein_api.signer.v1.SignerService/MacAuditEvent',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacAuditEventRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacAuditEventResponse.FromString,
+                _registered_method=True)
+        self.VerifySpine = channel.stream_unary(
+                '/bernstein_api.signer.v1.SignerService/VerifySpine',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifySpineRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifySpineResponse.FromString,
+                _registered_method=True)
+        self.VerifyAuditLog = channel.stream_unary(
+                '/bernstein_api.signer.v1.SignerService/VerifyAuditLog',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifyAuditLogRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifyAuditLogResponse.FromString,
+                _registered_method=True)
+        self.SignSessionReceipt = channel.stream_unary(
+                '/bernstein_api.signer.v1.SignerService/SignSessionReceipt',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.SignSessionReceiptRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.SignSessionReceiptResponse.FromString,
+                _registered_method=True)
 
 
 class SignerServiceServicer:
@@ -60,8 +90,57 @@ class SignerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BuildReceipt(self, request_iterator, context):
-        """Signs a receipt over a run's rows and spine. Fails with LEDGER_REFUSED, ROW_MALFORMED,
-        CHAIN_BROKEN, KEY_UNUSABLE.
+        """Signs a receipt over a run's rows and spine, and over a window of the audit log where one is
+        asked for: the log is verified first. Fails with LEDGER_REFUSED, ROW_MALFORMED, CHAIN_BROKEN,
+        KEY_UNUSABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindSeal(self, request, context):
+        """The newest seal of a run, from the ledger; nothing where the run was never sealed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MacSpineEntry(self, request, context):
+        """Makes the spine row that follows another one, whose MAC is checked first. Fails with
+        KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MacAuditEvent(self, request, context):
+        """Makes the audit row that follows another one, whose MAC is checked first. Fails as
+        MacSpineEntry does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifySpine(self, request_iterator, context):
+        """Verifies a spine with the key. Fails with KEY_UNUSABLE; a spine that was tampered with is a
+        successful answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyAuditLog(self, request_iterator, context):
+        """Verifies the audit log with the key, all segments in order, and tells the journal seals that
+        it holds of one run. Fails with KEY_UNUSABLE; a broken log is a successful answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignSessionReceipt(self, request_iterator, context):
+        """Signs the manifest of a session receipt, which is made here from the session's rows. Answered
+        only by a signer that was started for one receipt, to whoever started it. Fails with
+        JOURNAL_REFUSED, ROW_MALFORMED, INVALID_INPUT, CONFLICT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -79,6 +158,36 @@ def add_SignerServiceServicer_to_server(servicer, server):
                     servicer.BuildReceipt,
                     request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.BuildReceiptRequest.FromString,
                     response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.BuildReceiptResponse.SerializeToString,
+            ),
+            'FindSeal': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindSeal,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealResponse.SerializeToString,
+            ),
+            'MacSpineEntry': grpc.unary_unary_rpc_method_handler(
+                    servicer.MacSpineEntry,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryResponse.SerializeToString,
+            ),
+            'MacAuditEvent': grpc.unary_unary_rpc_method_handler(
+                    servicer.MacAuditEvent,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacAuditEventRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacAuditEventResponse.SerializeToString,
+            ),
+            'VerifySpine': grpc.stream_unary_rpc_method_handler(
+                    servicer.VerifySpine,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifySpineRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifySpineResponse.SerializeToString,
+            ),
+            'VerifyAuditLog': grpc.stream_unary_rpc_method_handler(
+                    servicer.VerifyAuditLog,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifyAuditLogRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifyAuditLogResponse.SerializeToString,
+            ),
+            'SignSessionReceipt': grpc.stream_unary_rpc_method_handler(
+                    servicer.SignSessionReceipt,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.SignSessionReceiptRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.SignSessionReceiptResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -136,6 +245,168 @@ class SignerService:
             '/bernstein_api.signer.v1.SignerService/BuildReceipt',
             bernstein__api_dot_signer_dot_v1_dot_signer__pb2.BuildReceiptRequest.SerializeToString,
             bernstein__api_dot_signer_dot_v1_dot_signer__pb2.BuildReceiptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindSeal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.signer.v1.SignerService/FindSeal',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MacSpineEntry(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.signer.v1.SignerService/MacSpineEntry',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MacAuditEvent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.signer.v1.SignerService/MacAuditEvent',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacAuditEventRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacAuditEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifySpine(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/bernstein_api.signer.v1.SignerService/VerifySpine',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifySpineRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifySpineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyAuditLog(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/bernstein_api.signer.v1.SignerService/VerifyAuditLog',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifyAuditLogRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.VerifyAuditLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignSessionReceipt(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/bernstein_api.signer.v1.SignerService/SignSessionReceipt',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.SignSessionReceiptRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.SignSessionReceiptResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,8 +40,32 @@ class SignerServiceStub:
     ROW_MALFORMED, CHAIN_BROKEN.
     """
     BuildReceipt: _grpc.StreamUnaryMultiCallable[_signer_pb2.BuildReceiptRequest, _signer_pb2.BuildReceiptResponse]
-    """Signs a receipt over a run's rows and spine. Fails with LEDGER_REFUSED, ROW_MALFORMED,
-    CHAIN_BROKEN, KEY_UNUSABLE.
+    """Signs a receipt over a run's rows and spine, and over a window of the audit log where one is
+    asked for: the log is verified first. Fails with LEDGER_REFUSED, ROW_MALFORMED, CHAIN_BROKEN,
+    KEY_UNUSABLE.
+    """
+    FindSeal: _grpc.UnaryUnaryMultiCallable[_signer_pb2.FindSealRequest, _signer_pb2.FindSealResponse]
+    """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
+    MacSpineEntry: _grpc.UnaryUnaryMultiCallable[_signer_pb2.MacSpineEntryRequest, _signer_pb2.MacSpineEntryResponse]
+    """Makes the spine row that follows another one, whose MAC is checked first. Fails with
+    KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
+    """
+    MacAuditEvent: _grpc.UnaryUnaryMultiCallable[_signer_pb2.MacAuditEventRequest, _signer_pb2.MacAuditEventResponse]
+    """Makes the audit row that follows another one, whose MAC is checked first. Fails as
+    MacSpineEntry does.
+    """
+    VerifySpine: _grpc.StreamUnaryMultiCallable[_signer_pb2.VerifySpineRequest, _signer_pb2.VerifySpineResponse]
+    """Verifies a spine with the key. Fails with KEY_UNUSABLE; a spine that was tampered with is a
+    successful answer.
+    """
+    VerifyAuditLog: _grpc.StreamUnaryMultiCallable[_signer_pb2.VerifyAuditLogRequest, _signer_pb2.VerifyAuditLogResponse]
+    """Verifies the audit log with the key, all segments in order, and tells the journal seals that
+    it holds of one run. Fails with KEY_UNUSABLE; a broken log is a successful answer.
+    """
+    SignSessionReceipt: _grpc.StreamUnaryMultiCallable[_signer_pb2.SignSessionReceiptRequest, _signer_pb2.SignSessionReceiptResponse]
+    """Signs the manifest of a session receipt, which is made here from the session's rows. Answered
+    only by a signer that was started for one receipt, to whoever started it. Fails with
+    JOURNAL_REFUSED, ROW_MALFORMED, INVALID_INPUT, CONFLICT.
     """
 
 @_typing.type_check_only
@@ -54,8 +78,32 @@ class SignerServiceAsyncStub(SignerServiceStub):
     ROW_MALFORMED, CHAIN_BROKEN.
     """
     BuildReceipt: _aio.StreamUnaryMultiCallable[_signer_pb2.BuildReceiptRequest, _signer_pb2.BuildReceiptResponse]  # type: ignore[assignment]
-    """Signs a receipt over a run's rows and spine. Fails with LEDGER_REFUSED, ROW_MALFORMED,
-    CHAIN_BROKEN, KEY_UNUSABLE.
+    """Signs a receipt over a run's rows and spine, and over a window of the audit log where one is
+    asked for: the log is verified first. Fails with LEDGER_REFUSED, ROW_MALFORMED, CHAIN_BROKEN,
+    KEY_UNUSABLE.
+    """
+    FindSeal: _aio.UnaryUnaryMultiCallable[_signer_pb2.FindSealRequest, _signer_pb2.FindSealResponse]  # type: ignore[assignment]
+    """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
+    MacSpineEntry: _aio.UnaryUnaryMultiCallable[_signer_pb2.MacSpineEntryRequest, _signer_pb2.MacSpineEntryResponse]  # type: ignore[assignment]
+    """Makes the spine row that follows another one, whose MAC is checked first. Fails with
+    KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
+    """
+    MacAuditEvent: _aio.UnaryUnaryMultiCallable[_signer_pb2.MacAuditEventRequest, _signer_pb2.MacAuditEventResponse]  # type: ignore[assignment]
+    """Makes the audit row that follows another one, whose MAC is checked first. Fails as
+    MacSpineEntry does.
+    """
+    VerifySpine: _aio.StreamUnaryMultiCallable[_signer_pb2.VerifySpineRequest, _signer_pb2.VerifySpineResponse]  # type: ignore[assignment]
+    """Verifies a spine with the key. Fails with KEY_UNUSABLE; a spine that was tampered with is a
+    successful answer.
+    """
+    VerifyAuditLog: _aio.StreamUnaryMultiCallable[_signer_pb2.VerifyAuditLogRequest, _signer_pb2.VerifyAuditLogResponse]  # type: ignore[assignment]
+    """Verifies the audit log with the key, all segments in order, and tells the journal seals that
+    it holds of one run. Fails with KEY_UNUSABLE; a broken log is a successful answer.
+    """
+    SignSessionReceipt: _aio.StreamUnaryMultiCallable[_signer_pb2.SignSessionReceiptRequest, _signer_pb2.SignSessionReceiptResponse]  # type: ignore[assignment]
+    """Signs the manifest of a session receipt, which is made here from the session's rows. Answered
+    only by a signer that was started for one receipt, to whoever started it. Fails with
+    JOURNAL_REFUSED, ROW_MALFORMED, INVALID_INPUT, CONFLICT.
     """
 
 class SignerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -77,8 +125,68 @@ class SignerServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_signer_pb2.BuildReceiptRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_signer_pb2.BuildReceiptResponse, _abc.Awaitable[_signer_pb2.BuildReceiptResponse]]:
-        """Signs a receipt over a run's rows and spine. Fails with LEDGER_REFUSED, ROW_MALFORMED,
-        CHAIN_BROKEN, KEY_UNUSABLE.
+        """Signs a receipt over a run's rows and spine, and over a window of the audit log where one is
+        asked for: the log is verified first. Fails with LEDGER_REFUSED, ROW_MALFORMED, CHAIN_BROKEN,
+        KEY_UNUSABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def FindSeal(
+        self,
+        request: _signer_pb2.FindSealRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.FindSealResponse, _abc.Awaitable[_signer_pb2.FindSealResponse]]:
+        """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
+
+    @_abc_1.abstractmethod
+    def MacSpineEntry(
+        self,
+        request: _signer_pb2.MacSpineEntryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.MacSpineEntryResponse, _abc.Awaitable[_signer_pb2.MacSpineEntryResponse]]:
+        """Makes the spine row that follows another one, whose MAC is checked first. Fails with
+        KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def MacAuditEvent(
+        self,
+        request: _signer_pb2.MacAuditEventRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.MacAuditEventResponse, _abc.Awaitable[_signer_pb2.MacAuditEventResponse]]:
+        """Makes the audit row that follows another one, whose MAC is checked first. Fails as
+        MacSpineEntry does.
+        """
+
+    @_abc_1.abstractmethod
+    def VerifySpine(
+        self,
+        request_iterator: _MaybeAsyncIterator[_signer_pb2.VerifySpineRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.VerifySpineResponse, _abc.Awaitable[_signer_pb2.VerifySpineResponse]]:
+        """Verifies a spine with the key. Fails with KEY_UNUSABLE; a spine that was tampered with is a
+        successful answer.
+        """
+
+    @_abc_1.abstractmethod
+    def VerifyAuditLog(
+        self,
+        request_iterator: _MaybeAsyncIterator[_signer_pb2.VerifyAuditLogRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.VerifyAuditLogResponse, _abc.Awaitable[_signer_pb2.VerifyAuditLogResponse]]:
+        """Verifies the audit log with the key, all segments in order, and tells the journal seals that
+        it holds of one run. Fails with KEY_UNUSABLE; a broken log is a successful answer.
+        """
+
+    @_abc_1.abstractmethod
+    def SignSessionReceipt(
+        self,
+        request_iterator: _MaybeAsyncIterator[_signer_pb2.SignSessionReceiptRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.SignSessionReceiptResponse, _abc.Awaitable[_signer_pb2.SignSessionReceiptResponse]]:
+        """Signs the manifest of a session receipt, which is made here from the session's rows. Answered
+        only by a signer that was started for one receipt, to whoever started it. Fails with
+        JOURNAL_REFUSED, ROW_MALFORMED, INVALID_INPUT, CONFLICT.
         """
 
 def add_SignerServiceServicer_to_server(servicer: SignerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,84 @@
+"""Agents' step journals, as programs see them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
+from bernstein_client.service_channel import ServiceChannel
+from bernstein_formats.canonical import JsonValue, spelled
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an agent: what went in, what was called, what came back."""
+
+    # SHA-256 of the input, lower-case hexadecimal.
+    input_hash: str
+    model: str | None = None
+    prompt: str | None = None
+    tool_call: JsonValue = None
+    tool_result: JsonValue = None
+    effort: str | None = None
+    # Digests of content in the blob store.
+    blob_refs: tuple[str, ...] = ()
+
+    def json_text(self) -> str:
+        """The step as it is sent."""
+        return spelled(
+            {
+                "input_hash": self.input_hash,
+                "model": self.model,
+                "prompt": self.prompt,
+                "tool_call": self.tool_call,
+                "tool_result": self.tool_result,
+                "effort": self.effort,
+                "blob_refs": list(self.blob_refs),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedSteps:
+    """Where steps landed."""
+
+    first_seq: int
+    head_hash_hex: str
+    step_count: int
+
+
+class StepsClient:
+    """Blocking; safe for any number of threads."""
+
+    def __init__(self, connection: ServiceChannel) -> None:
+        self._connection = connection
+        self._stub = journal_pb2_grpc.JournalServiceStub(connection.channel)
+
+    def start(self, agent_id: str, steps: Sequence[Step]) -> AppendedSteps:
+        """Begin a session with its first steps. Raises RunExists when it has steps."""
+        return self._append(journal_pb2.AppendStepsRequest(agent_id=agent_id, start=True), steps)
+
+    def append(
+        self, agent_id: str, steps: Sequence[Step], expected_head_hex: str | None = None
+    ) -> AppendedSteps:
+        """Append steps, all or none; they are durable when this returns.
+
+        Raises NotFound for a session that never began, and HeadMoved when another step than the
+        expected one is last.
+        """
+        head = None if expected_head_hex is None else bytes.fromhex(expected_head_hex)
+        request = journal_pb2.AppendStepsRequest(agent_id=agent_id, expected_head_hash=head)
+        return self._append(request, steps)
+
+    def read(self, agent_id: str, start_offset: int = 0) -> Iterator[bytes]:
+        """The stored bytes in parts. Raises NotFound."""
+        request = journal_pb2.ReadStepsRequest(agent_id=agent_id, start_offset=start_offset)
+        for part in self._connection.stream(self._stub.ReadSteps, request):
+            yield part.data
+
+    def _append(
+        self, request: journal_pb2.AppendStepsRequest, steps: Sequence[Step]
+    ) -> AppendedSteps:
+        request.request_id = self._connection.request_id()
+        request.steps_json.extend(step.json_text().encode() for step in steps)
+        answer = self._connection.call(self._stub.AppendSteps, request, "AppendSteps")
+        return AppendedSteps(answer.first_seq, answer.head_hash.hex(), answer.step_count)

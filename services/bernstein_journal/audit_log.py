@@ -1,0 +1,39 @@
+"""Appending to the project's audit log: behind its last event, under the lock the peer takes."""
+
+from collections.abc import Callable
+
+from bernstein_formats.audit_log import (
+    AUDIT_FOLDER,
+    CHAIN_LOCK,
+    SEGMENT_SUFFIX,
+    AuditFields,
+    read_audit_row,
+)
+from bernstein_journal.audit_files import AuditFiles
+from bernstein_journal.one_line import append_line, known_answer
+from bernstein_journal.signer import Signer
+from bernstein_store.store import Store
+
+
+class AuditLog:
+    """One append at a time; the signer makes the rows."""
+
+    def __init__(self, store: Store, signer: Callable[[], Signer]) -> None:
+        self._store = store
+        self._files = AuditFiles(store)
+        self._signer = signer
+
+    def append(self, fields: AuditFields, timestamp: str, request_id: str) -> str:
+        """The event's HMAC, once it is durable; the same again for the same request."""
+        with self._store.locked(CHAIN_LOCK):
+            last_line, newest_day = self._files.last_line()
+            # An event that waited for the signer must not come before what was written since.
+            day = max(timestamp[: len("2026-03-01")], newest_day)
+            name = f"{AUDIT_FOLDER}/{day}{SEGMENT_SUFFIX}"
+            known = known_answer(self._store, name, request_id)
+            if known is not None:
+                return known
+            line = self._signer().make_audit_row(last_line, timestamp, fields)
+            hmac = str(read_audit_row(line)["hmac"])
+            append_line(self._store, name, line, request_id, hmac)
+            return hmac

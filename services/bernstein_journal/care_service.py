@@ -1,0 +1,80 @@
+"""The calls of JournalService that follow runs, repair them and let them go: unpack, call, pack."""
+
+from collections.abc import Iterator
+
+import grpc
+
+from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
+from bernstein_formats import paths
+from bernstein_journal.repair import Repairer
+from bernstein_journal.retention import Pruner, Reading
+from bernstein_journal.runs import Runs
+from bernstein_journal.verification import Verifier
+from bernstein_journal.watchers import WatchedRows, Watchers, WatchPlace
+from bernstein_journal.writer import Writer
+from bernstein_runtime.places import Places
+
+LISTED_MAX = 1000
+
+
+class CareCalls(journal_pb2_grpc.JournalServiceServicer):
+    """A part of the service; whoever inherits it sets what is declared here."""
+
+    _places: Places
+    _runs: Runs
+    _writer: Writer
+    _verifier: Verifier
+    _watchers: Watchers
+    _reading: Reading
+    _pruner: Pruner
+    _repairer: Repairer
+
+    def WatchRows(
+        self, request: journal_pb2.WatchRowsRequest, context: grpc.ServicerContext
+    ) -> Iterator[journal_pb2.WatchRowsResponse]:
+        run_id = self._runs.resolve(request.run_id)
+        with self._reading.of(run_id):
+            for item in self._watchers.watch(run_id, request.start_index, context.is_active):
+                yield _watched(run_id, item)
+
+    def RepairRun(
+        self, request: journal_pb2.RepairRunRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.RepairRunResponse:
+        run_id = self._runs.resolve(request.run_id)
+        with self._writer.finishing(run_id), self._reading.of(run_id):
+            seal = self._verifier.sealed(run_id)
+            done = self._repairer.repair(run_id, seal, recover=request.recover)
+        return journal_pb2.RepairRunResponse(
+            run_id=run_id,
+            journal_path=self._located(paths.journal_path(run_id)),
+            repaired=done.repair.repaired,
+            removed_lines=done.repair.removed_line_indices[:LISTED_MAX],
+            row_count=done.repair.event_count,
+            head_hash=done.repair.head,
+            recovered_count=done.repair.recovered_count,
+            added_newline=done.repair.adds_newline,
+            kept_path=self._located(done.kept) if done.kept else "",
+        )
+
+    def PruneRuns(
+        self, request: journal_pb2.PruneRunsRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.PruneRunsResponse:
+        pruned = self._pruner.prune(request.keep_count, preview=request.preview)
+        return journal_pb2.PruneRunsResponse(
+            removed_run_ids=pruned.removed,
+            kept=[journal_pb2.KeptRun(run_id=run, reason=why) for run, why in pruned.kept],
+            left_count=pruned.left_count,
+        )
+
+    def _located(self, name: str) -> str:
+        return str(self._places.sdd_dir / name)
+
+
+def _watched(run_id: str, item: WatchedRows | WatchPlace) -> journal_pb2.WatchRowsResponse:
+    if isinstance(item, WatchedRows):
+        rows = journal_pb2.WatchedRows(first_index=item.first_index, lines=item.lines)
+        return journal_pb2.WatchRowsResponse(rows=rows)
+    place = journal_pb2.WatchPlace(
+        run_id=run_id, next_index=item.next_index, is_sealed=item.is_sealed
+    )
+    return journal_pb2.WatchRowsResponse(place=place)

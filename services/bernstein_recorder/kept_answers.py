@@ -1,0 +1,136 @@
+"""Answers kept by fingerprint for calls to come, a file a mode; each mode reads what it may.
+
+Rules: docs/formats/determinism.md, sections 4 and 5. Nothing but this process's own live answers
+gets in, and only under the mode of the session that asked.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import structlog
+
+from bernstein_formats.cached_answers import (
+    StoredAnswer,
+    answer_line,
+    answers_path,
+    parse_answer,
+)
+from bernstein_formats.errors import BernsteinError, CacheModeError
+from bernstein_formats.fingerprint import Fingerprint, FingerprintInput, in_mode
+from bernstein_formats.journal_reader import LineBlocks
+from bernstein_formats.modes import RuntimeMode, readable_modes
+from bernstein_runtime.clock import Clock
+from bernstein_store.store import Log, Store
+
+# A miss compares itself with so many kept answers of each mode, the newest.
+COMPARED_MAX = 1000
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer, and the mode that it was kept under."""
+
+    answer: StoredAnswer
+    mode: RuntimeMode
+
+
+class KeptAnswers:
+    """The answers of all modes. Thread-safe."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._files = {mode: _Answers(store, mode) for mode in RuntimeMode}
+        self._clock = clock
+
+    def find(self, key: FingerprintInput) -> Kept | None:
+        """The first kept answer among the modes that the key's mode may read; changes nothing."""
+        for mode in readable_modes(key.runtime_mode):
+            answer = self._files[mode].find(in_mode(key, mode).composite)
+            if answer is not None:
+                return Kept(answer, mode)
+        return None
+
+    def keep(self, key: FingerprintInput, made: Fingerprint, response: str, run_id: str) -> None:
+        """Keep a live answer under the key's own mode; the first one of a fingerprint stays.
+
+        What cannot be kept costs another call later, so it is only told to the log.
+        """
+        mode = key.runtime_mode
+        if mode.is_hermetic:
+            raise CacheModeError(f"nothing is stored in {mode}", mode=mode)
+        line = answer_line(key, made, response, run_id, self._clock.now_seconds())
+        try:
+            self._files[mode].add(made.composite, line)
+        except BernsteinError as error:
+            log.warning("answer_not_kept", run_id=run_id, mode=mode, reason=error.reason)
+
+    def nearby(self, mode: RuntimeMode) -> Iterator[StoredAnswer]:
+        """What a miss of this mode is compared with, the newest answers first."""
+        for each in readable_modes(mode):
+            yield from islice(self._files[each].newest(), COMPARED_MAX)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for each in self._files.values():
+            each.close()
+
+
+class _Answers:
+    """One mode's file, and where in it each fingerprint stands."""
+
+    def __init__(self, store: Store, mode: RuntimeMode) -> None:
+        self._store = store
+        self._name = answers_path(mode)
+        self._lock = threading.Lock()
+        self._log: Log | None = None
+        self._places: dict[str, tuple[int, int]] | None = None
+
+    def find(self, composite: str) -> StoredAnswer | None:
+        with self._lock:
+            place = self._indexed().get(composite)
+        found = self._read(place) if place else None
+        return found if found is not None and found.composite == composite else None
+
+    def add(self, composite: str, line: bytes) -> None:
+        with self._lock:
+            places = self._indexed()
+            if composite in places:
+                return
+            if self._log is None:
+                self._log = self._store.open_log(self._name)
+            start = self._log.size
+            self._log.append(line, [])
+            places[composite] = (start, len(line))
+
+    def newest(self) -> Iterator[StoredAnswer]:
+        with self._lock:
+            places = list(reversed(self._indexed().values()))
+        for place in places:
+            found = self._read(place)
+            if found is not None:
+                yield found
+
+    def close(self) -> None:
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+
+    def _indexed(self) -> dict[str, tuple[int, int]]:
+        """Made at the first use. The caller holds the lock."""
+        if self._places is None:
+            self._places = {}
+            start = 0
+            for block in LineBlocks(self._store.read(self._name)):
+                for line in block:
+                    found = parse_answer(line)
+                    if found is not None:
+                        self._places.setdefault(found.composite, (start, len(line) + 1))
+                    start += len(line) + 1
+        return self._places
+
+    def _read(self, place: tuple[int, int]) -> StoredAnswer | None:
+        start, length = place
+        return parse_answer(b"".join(self._store.read(self._name, start, start + length)))

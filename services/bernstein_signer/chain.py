@@ -1,0 +1,50 @@
+"""Extends a key chain: fields come in, the entry is made here, and the head's key signs it."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bernstein_formats.errors import StoreFailed
+from bernstein_formats.journal_reader import Row
+from bernstein_formats.key_chain import KeyChain, entry_preimage
+from bernstein_formats.key_chain_build import extended, revocation, succession
+from bernstein_formats.key_chain_read import read_key_chain
+from bernstein_formats.public_key import parse_public_pem
+from bernstein_signer.key import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What the next entry says: who follows (`successor` is a PEM file), or else who is revoked."""
+
+    chain: Path
+    kid: str
+    at: str
+    successor: Path | None = None
+    reason: str = ""
+
+
+def extend(extension: Extension, key: Key) -> bytes:
+    """The longer chain. Raises ChainBroken for one that does not hold, or has another head."""
+    chain = read_key_chain(_read(extension.chain), None)
+    entry = _entry(extension, chain)
+    return extended(chain, entry, key.sign(entry_preimage(entry)))
+
+
+def print_extended(extension: Extension, key: Key) -> None:
+    """Write the longer chain to standard output; the chain's own file is the caller's."""
+    sys.stdout.write(extend(extension, key).decode("ascii"))
+
+
+def _entry(extension: Extension, chain: KeyChain) -> Row:
+    if extension.successor is None:
+        return revocation(chain, extension.kid, extension.at, extension.reason)
+    successor = parse_public_pem(_read(extension.successor))
+    return succession(chain, successor, extension.kid, extension.at)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreFailed(f"{path}: {error.strerror}; check its name", path=path) from error

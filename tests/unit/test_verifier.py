@@ -1,0 +1,184 @@
+"""The verifier's files and answers: folders, siblings, pinned runs, journals, archives."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bernstein_verify.__main__ import main
+from bernstein_verify.receipts import receipts_in, worst_exit_code
+
+DATA = Path(__file__).parents[1] / "vectors" / "data"
+GOOD = DATA / "receipts" / "b02-journal-and-spine" / "expected"
+RUN_ID = "run-2026-03-01-a"
+JOURNAL = DATA / "event-journal" / "157-cli" / "sdd" / "runs" / "ok" / "journal.jsonl"
+
+
+@pytest.fixture
+def verifier(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["bernstein-verify", *map(str, arguments)])
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def good(tmp_path):
+    """A receipt with its COSE file, in a folder of a run."""
+    folder = tmp_path / "runs" / RUN_ID
+    folder.mkdir(parents=True)
+    for name in ("run-receipt.json", "run-receipt.cose"):
+        shutil.copy(GOOD / name, folder / name)
+    return folder / "run-receipt.json"
+
+
+def answer(done):
+    assert "Traceback" not in done[2]
+    return json.loads(done[1])
+
+
+def test_the_cose_file_beside_a_receipt_is_verified_with_it(verifier, good):
+    done = verifier("receipt", good, "--json")
+    assert (done[0], answer(done)["cose_verified"]) == (0, True)
+    good.with_name("run-receipt.cose").unlink()
+    done = verifier("receipt", good, "--json")
+    assert (done[0], answer(done)["cose_verified"]) == (0, False)
+
+
+@pytest.mark.parametrize("name", ["run-receipt.json", "another.json"])
+def test_garbage_beside_a_receipt_is_a_finding(verifier, good, name):
+    receipt = good.rename(good.with_name(name))
+    good.with_name("run-receipt.cose").write_bytes(b"garbage")
+    done = verifier("receipt", receipt, "--json")
+    assert (done[0], answer(done)["status"]) == (2, "tampered")
+
+
+def test_the_cose_file_of_another_receipt_fails_only_where_it_must_be_its_own(verifier, good):
+    of_another = DATA / "receipts" / "b01-minimal" / "expected" / "run-receipt.cose"
+    shutil.copy(of_another, good.with_name("run-receipt.cose"))
+    assert verifier("receipt", good)[0] == 2
+    done = verifier("receipt", good.rename(good.with_name("another.json")), "--json")
+    assert (done[0], answer(done)["cose_verified"]) == (0, False)
+    assert "another receipt" in answer(done)["warnings"][0]
+
+
+def test_the_run_of_a_receipt_can_be_demanded(verifier, good):
+    assert verifier("receipt", good, "--expect-run", RUN_ID)[0] == 0
+    done = verifier("receipt", good, "--expect-run", "another", "--json")
+    assert (done[0], answer(done)["findings"][0]["reason"]) == (2, "run_unexpected")
+
+
+def test_a_folder_is_verified_in_one_go_and_the_worst_verdict_counts(verifier, good, tmp_path):
+    runs = tmp_path / "runs"
+    assert verifier("receipt", runs)[0] == 0
+    for name, change in {"malformed": b"", "tampered": b"run_stopped"}.items():
+        (runs / name).mkdir()
+        changed = good.read_bytes().replace(b"run_started", change, 1) if change else b"{"
+        (runs / name / "run-receipt.json").write_bytes(changed)
+        (runs / name / "seal.json").write_bytes(b"not a receipt")
+    done = verifier("receipt", runs, "--json")
+    found = answer(done)
+    assert (done[0], found["exit_code"], found["ok"]) == (2, 2, False)
+    assert [each["exit_code"] for each in found["receipts"]] == [1, 0, 2]
+    told = verifier("receipt", runs)
+    assert told[1].splitlines()[-1] == "3 receipt(s), 2 not verified"
+
+
+def test_a_folder_of_receipts_takes_every_json_file_for_one(good, tmp_path):
+    flat = tmp_path / "flat"
+    (flat / "sub").mkdir(parents=True)
+    for name in ("b.json", "a.json", "sub/run-receipt.json", "sub/other.json", "notes.txt"):
+        shutil.copy(good, flat / name)
+    (flat / "link.json").symlink_to(good)
+    names = [str(Path(path).relative_to(flat)) for path in receipts_in(str(flat))]
+    assert names == ["a.json", "b.json", "sub/run-receipt.json"]
+    assert receipts_in(str(good.parent)) == [str(good)]
+
+
+def test_a_folder_without_receipts_is_malformed(verifier, tmp_path):
+    done = verifier("receipt", tmp_path, "--json")
+    assert (done[0], answer(done)["status"]) == (1, "malformed")
+
+
+def test_a_run_cannot_be_demanded_of_a_folder(verifier, tmp_path):
+    assert verifier("receipt", tmp_path, "--expect-run", RUN_ID)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"), [([0, 0], 0), ([0, 3], 3), ([3, 1], 1), ([1, 4, 0], 4), ([4, 2, 1], 2)]
+)
+def test_forged_is_worse_than_distrusted_and_that_is_worse_than_malformed(codes, worst):
+    assert worst_exit_code(codes) == worst
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["receipt", "none.json"],
+        ["receipt", "bad\0name"],
+        ["receipt", GOOD / "run-receipt.json", "--public-key", "none.pem"],
+        ["journal", "none.jsonl"],
+        ["journal", JOURNAL, "--seal", "none.json"],
+        ["key-chain", "none.json"],
+        ["archive", "none.tar"],
+    ],
+)
+def test_a_file_that_is_not_there_is_named_in_one_line(verifier, arguments):
+    done = verifier(*arguments, "--json")
+    assert done[0] == 1
+    assert answer(done)
+    assert done[2].count("\n") == 1
+
+
+def test_a_journal_is_verified_with_what_it_lacks_said(verifier, tmp_path):
+    done = verifier("journal", JOURNAL, "--json")
+    assert (done[0], answer(done)["identity"]) == (0, "unverifiable")
+    assert "--seal" in done[2]
+    changed = tmp_path / "journal.jsonl"
+    changed.write_bytes(JOURNAL.read_bytes().replace(b"hotel-1", b"hotel-2", 1))
+    assert verifier("journal", changed)[0] == 1
+
+
+F18 = DATA / "field" / "F18"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in F18.glob("*.tar")))
+def test_an_archive_is_verified_and_what_is_wrong_with_it_said(verifier, name):
+    done = verifier("archive", F18 / name, "--json")
+    found = answer(done)
+    assert done[0] == (0 if name in {"good.tar", "blob_missing.tar"} else 1)
+    assert found.get("ok", False) == (done[0] == 0)
+    told = verifier("archive", F18 / name)[1].partition(" (")[0]
+    if name == "blob_missing.tar":
+        assert (told, len(found["missing_blobs"])) == ("CHAIN OK, NOT ALL THERE", 1)
+    elif done[0] == 0:
+        assert (told, found["unauthenticated"][0]) == ("OK", "agent_id")
+
+
+HEAVY = {"asyncio", "click", "grpc", "http", "rich", "socket", "ssl", "tempfile", "yaml"}
+ASKED = """
+import sys
+sys.argv = ["bernstein-verify", "receipt", *sys.argv[1:]]
+from bernstein_verify.__main__ import main
+code = main()
+print(code, *sorted(name for name in sys.modules if "." not in name or "serialization" in name))
+"""
+
+
+def test_verifying_loads_nothing_that_takes_long():
+    """What its start must not wait for, since auditors run it once a receipt."""
+    receipt, pin = GOOD / "run-receipt.json", GOOD / "public-key.pem"
+    command = [sys.executable, "-c", ASKED, str(receipt), "--public-key", str(pin)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    code, *modules = done.stdout.splitlines()[-1].split()
+    assert code == "0"
+    assert not HEAVY.intersection(modules)
+    assert "cryptography.hazmat.primitives.serialization" not in modules

@@ -1,0 +1,1 @@
+"""Verifies evidence offline, from files alone: what an auditor installs, and nothing more."""

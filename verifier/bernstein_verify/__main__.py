@@ -1,0 +1,91 @@
+"""`bernstein-verify`: one question to one file or folder, answered offline.
+
+Data goes to stdout, one JSON document under --json; what went wrong goes to stderr, one line.
+"""
+
+import argparse
+import gc
+import importlib
+import os
+import sys
+from typing import Final, NoReturn
+
+# Loading modules makes no garbage, and looking for it takes a tenth of the start.
+gc.set_threshold(100_000, 50, 50)
+
+from bernstein_formats.errors import BernsteinError  # noqa: E402 - after the line above, on purpose
+from bernstein_verify.output import document, make_outputs_safe, remark  # noqa: E402 - likewise
+
+USAGE_EXIT: Final = 2
+FAILED_EXIT: Final = 1
+_DESCRIPTION: Final = "Verify evidence of AI agent runs, offline, from the named files alone."
+# What a shell makes of a program that SIGPIPE or Ctrl-C ended.
+BROKEN_PIPE_EXIT: Final = 141
+INTERRUPTED_EXIT: Final = 130
+
+# Name → module, loaded when it is used, and its line in the help.
+COMMANDS: Final = {
+    "receipt": ("bernstein_verify.receipt_command", "Verify a run receipt, or a folder of them."),
+    "key-chain": (
+        "bernstein_verify.key_chain_command",
+        "Verify a key succession chain from its root on.",
+    ),
+    "archive": ("bernstein_verify.archive_command", "Verify the exported archive of a session."),
+    "journal": ("bernstein_verify.journal_command", "Verify an event journal, and its seal."),
+}
+
+
+def main() -> int:
+    """Answer the command line of this process; gives the exit code."""
+    make_outputs_safe()
+    arguments = sys.argv[1:]
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE_EXIT
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT
+    return code
+
+
+def program() -> NoReturn:
+    """Run, and end without tidying up the interpreter."""
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = USAGE_EXIT if ended.code else 0
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="bernstein-verify", description=_DESCRIPTION)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, text) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        if name in arguments[:1]:
+            command.set_defaults(parser=command)
+            importlib.import_module(module).add_options(command)
+    options = parser.parse_args(arguments)
+    try:
+        code: int = importlib.import_module(COMMANDS[options.command][0]).answer(options)
+    except BernsteinError as error:
+        return _failed(error.message, error.reason, as_json=options.as_json)
+    except OSError as error:
+        text = f"cannot read {error.filename}: {error.strerror}"
+        return _failed(text, "STORE_FAILED", as_json=options.as_json)
+    return code
+
+
+def _failed(text: str, reason: str, *, as_json: bool) -> int:
+    if as_json:
+        document({"error": reason, "detail": text})
+    remark(f"bernstein-verify: {text} [{reason}]")
+    return FAILED_EXIT
+
+
+if __name__ == "__main__":
+    program()

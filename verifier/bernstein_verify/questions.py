@@ -1,0 +1,88 @@
+"""What an auditor knows beforehand, and holds a file against: a key, a chain, a run, a time."""
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bernstein_formats.receipt_trust import ChainEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of receipts; the paths are those of the files whose contents are here."""
+
+    pin: bytes | None = None
+    pin_path: str | None = None
+    chain: "ChainEvidence | None" = None
+    chain_path: str | None = None
+    expected_run_id: str | None = None
+    require_provenance: bool = False
+    strict: bool = False
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a file; OSError, or ValueError where the text is no file name at all."""
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib alone would cost a tenth of the start
+        return file.read()
+
+
+def ask(
+    *,
+    public_key: str | None = None,
+    key_chain: str | None = None,
+    signed_at: str | None = None,
+    chain_entries: int | None = None,
+    chain_head: str | None = None,
+    expect_run: str | None = None,
+    require_provenance: bool = False,
+    strict: bool = False,
+) -> Question:
+    """Read what the options name. Raises as `read_file`."""
+    chain = None
+    if key_chain is not None:
+        from bernstein_formats.receipt_trust import ChainEvidence  # noqa: PLC0415 - most have no chain
+
+        chain = ChainEvidence(read_file(key_chain), signed_at, chain_entries, chain_head)
+    return Question(
+        pin=None if public_key is None else read_file(public_key),
+        pin_path=public_key,
+        chain=chain,
+        chain_path=key_chain,
+        expected_run_id=expect_run,
+        require_provenance=require_provenance,
+        strict=strict,
+    )
+
+
+def usage_fault(
+    path: str = "",
+    expect_run: str | None = None,
+    *,
+    key_chain: str | None,
+    signed_at: str | None = None,
+    chain_entries: int | None = None,
+    chain_head: str | None = None,
+) -> str:
+    """What is wrong with options that need one another; empty if nothing is."""
+    of_a_chain = (signed_at, chain_entries, chain_head)
+    if key_chain is None and any(each is not None for each in of_a_chain):
+        return "--signed-at, --chain-entries and --chain-head need --key-chain"
+    if chain_entries is not None and chain_entries < 0:
+        return "--chain-entries is a number of entries, from 0"
+    if chain_head is not None and not _is_hash(chain_head):
+        return "--chain-head is the SHA-256 of a chain's entry: 64 hexadecimal digits, lower case"
+    if expect_run is not None and os.path.isdir(path):  # noqa: PTH112 - as read_file
+        return "--expect-run names one run, so it goes with one receipt"
+    return ""
+
+
+def unreadable_text(error: OSError | ValueError) -> str:
+    """Which file cannot be read, and why."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}"
+    return f"a file whose name is none: {error}"
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) == 64 and not set(text) - set("0123456789abcdef")

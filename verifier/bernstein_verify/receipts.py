@@ -1,0 +1,84 @@
+"""Receipts as files: one with its COSE sibling, or a folder of them, all against one question."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bernstein_formats.receipt_verdict import ReceiptVerdict
+from bernstein_formats.receipt_verify import verify_receipt
+from bernstein_formats.run_receipt import COSE_FILE, RECEIPT_FILE
+from bernstein_verify.questions import Question, read_file, unreadable_text
+
+UNREADABLE_EXIT: Final = 1
+# Worst first: forged, by a stranger, no receipt at all, by somebody.
+SEVERITY: Final = (2, 4, 1, 3, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One receipt's verdict; without one, `error` says why the file could not be read."""
+
+    path: str
+    exit_code: int
+    verdict: ReceiptVerdict | None = None
+    error: str = ""
+
+
+def check_receipt(path: str, question: Question) -> Checked:
+    """Verify one file. What lies beside it as run-receipt.cose is verified with it."""
+    try:
+        data = read_file(path)
+        cose = _sibling(path)
+    except (OSError, ValueError) as error:
+        return unreadable(path, unreadable_text(error))
+    verdict = verify_receipt(
+        data,
+        question.pin,
+        cose,
+        chain=question.chain,
+        expected_run_id=question.expected_run_id,
+        cose_may_be_of_another=os.path.basename(path) != RECEIPT_FILE,  # noqa: PTH119 - as read_file
+    )
+    exit_code = verdict.exit_code(
+        require_provenance=question.require_provenance, strict=question.strict
+    )
+    return Checked(path, exit_code, verdict)
+
+
+def unreadable(path: str, error: str) -> Checked:
+    """A file that cannot be read is as good as malformed."""
+    return Checked(path, UNREADABLE_EXIT, error=error)
+
+
+def check_folder(folder: str, question: Question) -> Iterator[Checked]:
+    """Verify every receipt of a folder, one after the other."""
+    return (check_receipt(path, question) for path in receipts_in(folder))
+
+
+def receipts_in(folder: str) -> list[str]:
+    """Each run-receipt.json below the folder; and its own *.json, unless it is a run's folder.
+
+    Links are not followed. Whatever is called so counts, receipt or not: none is passed over.
+    """
+    found = [
+        os.path.join(parent, RECEIPT_FILE)  # noqa: PTH118 - as read_file
+        for parent, _, names in os.walk(folder)
+        if RECEIPT_FILE in names
+    ]
+    own = [entry for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+    if not any(entry.name == RECEIPT_FILE for entry in own):
+        found += [entry.path for entry in own if entry.name.endswith(".json")]
+    return sorted(found)
+
+
+def worst_exit_code(codes: Sequence[int]) -> int:
+    """The exit code of many: the worst of theirs."""
+    return min(codes, key=SEVERITY.index)
+
+
+def _sibling(path: str) -> bytes | None:
+    try:
+        return read_file(os.path.join(os.path.dirname(path), COSE_FILE))  # noqa: PTH118, PTH120 - as read_file
+    except FileNotFoundError:
+        return None
