@@ -10,10 +10,18 @@ from pathlib import Path
 from typing import IO, Final
 
 from bernstein_cli import exit_codes
+from bernstein_cli.audit_trail import record
 from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.step_answers import AskedSteps
 from bernstein_cli.step_source import Steps, read_blob
 from bernstein_formats import paths
+from bernstein_formats.audit_events import (
+    ReplayEvent,
+    export_details,
+    publish_details,
+    replay_event,
+)
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import BernsteinError, Conflict, KeyUnusable, NotFound, StoreFailed
 from bernstein_formats.redaction import RedactionPolicy, RedactionPreview, redacted_rows
 from bernstein_formats.session_archive import MANIFEST
@@ -48,6 +56,8 @@ def export(asked: AskedSteps, agent_id: str, out: str | None) -> int:
         return asked.refuse("signing_key_unreadable", error.message, exit_codes.FAILED)
     except BernsteinError as error:
         return asked.refuse("export_failed", error.message, exit_codes.FAILED)
+    details = export_details(made.manifest.head_hash, made.manifest.steps)
+    _audit(asked, ReplayEvent.EXPORT, agent_id, details)
     if asked.as_json:
         document(made_document(agent_id, made))
     else:
@@ -88,6 +98,8 @@ def publish(asked: AskedSteps, agent_id: str, out: str | None) -> int:
         return asked.refuse("signing_key_unreadable", error.message, exit_codes.FAILED)
     except BernsteinError as error:
         return asked.refuse("publish_failed", error.message, exit_codes.FAILED)
+    details = publish_details(original, made.manifest.head_hash)
+    _audit(asked, ReplayEvent.PUBLISH, agent_id, details)
     _say_published(asked, agent_id, original, made, preview)
     return exit_codes.OK
 
@@ -108,6 +120,13 @@ def _publish_to(asked: AskedSteps, steps: Steps, policy: RedactionPolicy, path: 
         spool.writelines(rows.lines(redacted))
         manifest = rows.manifest(steps.agent_id, created_at(rows.newest_ts), VERSION)
         return _write(asked, path, manifest, spool, (), private=False)
+
+
+def _audit(
+    asked: AskedSteps, event: ReplayEvent, agent_id: str, details: dict[str, JsonValue]
+) -> None:
+    if not asked.options.offline:
+        record(asked.sdd_dir, replay_event(event, agent_id, details))
 
 
 def _say_published(

@@ -99,7 +99,7 @@ def forbid_ambient() -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
-        threading.setprofile(threads_before)  # type: ignore[arg-type]  # None is what there was
+        threading.setprofile(threads_before)
     if watch.refused is not None:
         raise watch.refused
 
@@ -132,7 +132,7 @@ def _forbidden_code(frame: FrameType) -> tuple[str, str] | None:
 
 def _shared_random() -> object:
     """The generator behind the functions of `random`; seeded ones of one's own are fine."""
-    return random.random.__self__
+    return getattr(random.random, "__self__", None)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

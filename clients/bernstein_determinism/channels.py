@@ -4,7 +4,7 @@ Rules: docs/formats/determinism.md, section 8. A reducer joins two states. Joini
 does not commute, so every write has a key that says where it belongs whenever it arrives.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -168,12 +168,13 @@ messages_reducer = MessagesReducer()
 last_write_reducer = LastWriteReducer()
 
 
-def fold(reducer: Reducer[S], writes: Iterable[Write]) -> S:
-    """The state after some writes, in whatever order they come."""
-    state = reducer.empty()
-    for write in writes:
-        state = reducer.join(state, reducer.lift(write))
-    return state
+def fold(reducer: Reducer[S], writes: Sequence[Write]) -> S:
+    """The state after some writes; they are joined in pairs, which any reducer may be asked for."""
+    states = [reducer.lift(each) for each in writes]
+    while len(states) > 1:
+        pairs = [reducer.join(a, b) for a, b in zip(states[::2], states[1::2], strict=False)]
+        states = pairs + states[len(pairs) * 2 :]
+    return states[0] if states else reducer.empty()
 
 
 def _place(message: Mapping[str, JsonValue]) -> tuple[int, str]:

@@ -27,6 +27,7 @@ from bernstein_journal.runs import RunFacts, Runs
 from bernstein_journal.sealing import Sealer
 from bernstein_journal.signer import Signer, once_signer
 from bernstein_journal.spine_seal import SpineSealer
+from bernstein_journal.step_events import StepEvents
 from bernstein_journal.step_log import AppendSteps
 from bernstein_journal.steps import StepJournals
 from bernstein_journal.verbatim import VerbatimLogs
@@ -77,6 +78,7 @@ class JournalService(MacCalls, CareCalls):
         self._receipts = receipts
         self._verbatim = verbatim
         self._steps = steps
+        self._step_events = StepEvents(macs)
         self._resident_signer = resident_signer
         self._watchers = watchers
         self._reading = Reading()
@@ -229,6 +231,7 @@ class JournalService(MacCalls, CareCalls):
                 start=request.start,
             )
         )
+        self._step_events.tell(request.agent_id, appended)
         return journal_pb2.AppendStepsResponse(
             first_seq=appended.first_seq,
             head_hash=bytes.fromhex(appended.head_hash),

@@ -71,17 +71,17 @@ class RecordedRuns:
         return parse_call(b"".join(read))
 
     def _reader(self, run_id: str, recorded: Recorded) -> ReadRow:
-        name = llm_calls_path(run_id)
+        reader = self._store.open_reader(llm_calls_path(run_id))
         opened = recorded.summary.size_bytes, recorded.changed_at
 
         def read(offset: int, length: int) -> bytes:
-            if (self._store.size(name), self._store.changed_at(name)) != opened:
+            if reader is None or reader.facts() != opened:
                 raise RecordingChanged(
                     f"{self._path(run_id)} was changed while it was replayed: restore it from a"
                     " copy, and start the replay again",
                     path=self._path(run_id),
                 )
-            return b"".join(self._store.read(name, offset, offset + length))
+            return reader.read(offset, length)
 
         return read
 

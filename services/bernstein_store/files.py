@@ -8,6 +8,7 @@ from bernstein_formats.errors import InvalidInput, RunExists, StoreFailed
 from bernstein_runtime.lock import LockFile
 from bernstein_store.durable import failed, make_folder, remove_entries, replace, sync_folder
 from bernstein_store.file_log import FileLog, fulfilled_marks, rewrite
+from bernstein_store.file_reader import FileReader
 from bernstein_store.store import LOCK_WAIT_SECONDS, Mark
 
 CHUNK_BYTES = 256 * 1024
@@ -59,6 +60,12 @@ class FileStore:
             return
         except OSError as error:
             raise failed(path, error) from error
+
+    def open_reader(self, name: str) -> FileReader | None:
+        try:
+            return FileReader(self.path(name))
+        except FileNotFoundError:
+            return None
 
     def size(self, name: str) -> int | None:
         facts = self._stat(name)

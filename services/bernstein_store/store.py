@@ -61,6 +61,18 @@ class Log(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """A stored file as it was found under its name; closed when nobody holds it any more."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Those bytes, fewer at the end of the file."""
+        ...
+
+    def facts(self) -> tuple[int, float]:
+        """Its size in bytes now, and the Unix time of its last change."""
+        ...
+
+
 class Store(Protocol):
     """All evidence of one state folder."""
 
@@ -84,6 +96,10 @@ class Store(Protocol):
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes from `start` up to `end` in chunks; nothing when there is no such file."""
+        ...
+
+    def open_reader(self, name: str) -> Reader | None:
+        """For many small reads; None when there is no such file."""
         ...
 
     def size(self, name: str) -> int | None:

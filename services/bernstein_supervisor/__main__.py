@@ -106,10 +106,10 @@ class Supervisor:
             if accepts(self._places.socket(service)):
                 return {"ok": True}
             code = self._children.exit_code(service)
-            if code == 0:  # it was just ending when it was asked for
-                self._children.start(service)
-            elif code is not None:
+            if code is not None and code > 0:  # it refused: its log says why
                 break
+            if code is not None:  # it was just ending when it was asked for, or was killed
+                self._children.start(service)
             time.sleep(0.005)
         return {
             "ok": False,

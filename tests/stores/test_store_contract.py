@@ -271,3 +271,17 @@ def test_a_lock_is_one_that_other_programs_see(store: FileStore, sdd: Path) -> N
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_reader_gives_pieces_and_sees_the_file_grow(store: FileStore) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\ntwo\n", [])
+    reader = store.open_reader(NAME)
+    assert reader is not None
+
+    assert reader.read(4, 4) == b"two\n"
+    assert reader.facts()[0] == 8
+    log.append(b"three\n", [])
+    assert reader.facts()[0] == 14
+    assert reader.read(8, 100) == b"three\n"
+    assert store.open_reader("runs/r1/other") is None

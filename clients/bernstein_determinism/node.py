@@ -1,0 +1,205 @@
+"""A node of a step: asks models, calls tools, reads and writes channels; all of it is recorded."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from bernstein_determinism import links
+from bernstein_determinism.channels import Write, WriteKey
+from bernstein_determinism.links import Difference
+from bernstein_determinism.observers import Chunk, Observed
+from bernstein_determinism.ports import Answered, ModelSettings, Question
+from bernstein_determinism.prompts import (
+    ComposedPrompt,
+    PromptContribution,
+    compose_budgeted_prompt,
+)
+from bernstein_determinism.surroundings import Surroundings
+from bernstein_determinism.symptoms import Kind
+from bernstein_determinism.turn_record import Action, AskRecord, ToolRecord, TurnRecord
+from bernstein_formats.canonical import JsonValue
+from bernstein_formats.errors import DeterminismError
+from bernstein_formats.fingerprint import Fingerprint, compute_fingerprint
+from bernstein_formats.strict_json import canonicalize
+
+CHUNK_CHARACTERS: Final = 32
+DEFAULT_BUDGET: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a node did in the recorded turn."""
+
+    turn: TurnRecord
+    actions: Sequence[Action]
+
+
+class Node:
+    """What a node's function is given. For the thread of that function alone."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        turn_id: str,
+        step: int,
+        name: str,
+        views: Mapping[str, JsonValue],
+        expected: Expected | None,
+    ) -> None:
+        """`views` are the channels before the step; `expected` is there in a replay only."""
+        self.name = name
+        self.actions: list[Action] = []
+        self.writes: list[tuple[str, Write]] = []
+        self._around = around
+        self._turn_id = turn_id
+        self._step = step
+        self._views = views
+        self._expected = expected
+
+    def read(self, channel: str) -> JsonValue:
+        """A channel as it was before this step."""
+        self._around.reducer(channel)
+        return self._views[channel]
+
+    def write(self, channel: str, value: JsonValue) -> None:
+        """Write to a channel; seen by the steps to come. Raises CanonicalizationError."""
+        self._around.reducer(channel)
+        canonicalize(value)
+        key = WriteKey(self._step, self.name, len(self.writes))
+        self.writes.append((channel, Write(key, value)))
+
+    def ask(
+        self,
+        contributions: Sequence[PromptContribution],
+        *,
+        call_class: str = "synthesize",
+        budget_tokens: int = DEFAULT_BUDGET,
+        model: ModelSettings | None = None,
+    ) -> str:
+        """Ask the model; gives what the observers let through of its answer.
+
+        Raises ReplayDivergenceError, ProviderFailed, and what composing a prompt raises.
+        """
+        around = self._around
+        composed = compose_budgeted_prompt(
+            contributions, budget_tokens=budget_tokens, measure=around.measure
+        )
+        then = self._recorded_ask()
+        if then is not None:
+            self._same(links.compare_prompts(then.prompt_sha256, composed.sha256, self._place))
+        lane = f"{self._turn_id}/{self._step}/{self.name}"
+        question = Question(model or around.model, call_class, composed.text, lane)
+        made = compute_fingerprint(question.key(around.mode, around.version, around.answers.seed))
+        if then is not None:
+            found = links.compare_fingerprints(then, made.composite, made.components, self._place)
+            self._same(found)
+        answered = around.answers.ask(question)
+        _check_agreement(answered, made)
+        return self._observed(answered, composed, made, then)
+
+    def tool(
+        self, name: str, arguments: Mapping[str, JsonValue], function: Callable[..., JsonValue]
+    ) -> JsonValue:
+        """Call a tool as `function(**arguments)`; a replay takes the recorded result instead."""
+        arguments_sha256 = sha256(canonicalize(dict(arguments))).hexdigest()
+        then = self._recorded_tool()
+        if then is not None:
+            now = ToolRecord(name, arguments_sha256, then.result)
+            self._same(links.compare_tools(then, now, self._place))
+            self.actions.append(now)
+            return then.result
+        result = function(**arguments)
+        canonicalize(result)
+        self.actions.append(ToolRecord(name, arguments_sha256, result))
+        return result
+
+    def _observed(
+        self,
+        answered: Answered,
+        composed: ComposedPrompt,
+        made: Fingerprint,
+        then: AskRecord | None,
+    ) -> str:
+        pieces = tuple(_pieces(answered.text, then.chunk_lengths if then else ()))
+        chunks = [Chunk(self._turn_id, at, text) for at, text in enumerate(pieces)]
+        writer = f"{self.name}.{len(self.actions)}"
+        observed = self._around.observers.watch(chunks, self._step, writer)
+        ask = _ask_record(answered, composed, made, pieces, observed)
+        if then is not None:
+            self._same(links.compare_actions(then, ask, self._place))
+        self.actions.append(ask)
+        for channel, _ in observed.envelopes:
+            self._around.reducer(channel)
+        self.writes.extend(observed.envelopes)
+        return "".join(observed.delivered)
+
+    def _recorded_ask(self) -> AskRecord | None:
+        then = self._recorded("ask")
+        return then if isinstance(then, AskRecord) else None
+
+    def _recorded_tool(self) -> ToolRecord | None:
+        then = self._recorded("tool")
+        return then if isinstance(then, ToolRecord) else None
+
+    def _recorded(self, kind: str) -> Action | None:
+        """The recorded action that comes now; None outside of a replay."""
+        if self._expected is None:
+            return None
+        number, actions = len(self.actions), self._expected.actions
+        then = actions[number] if number < len(actions) else None
+        recorded = "nothing" if then is None else str(then.payload()["kind"])
+        if recorded != kind:
+            self._same(Difference(Kind.ACTIONS, self._place, (), recorded, kind))
+        return then
+
+    def _same(self, found: Difference | None) -> None:
+        if found is not None and self._expected is not None:
+            raise found.error(self._expected.turn)
+
+    @property
+    def _place(self) -> str:
+        where = f"turn {self._turn_id}, step {self._step}, node {self.name}"
+        return f"{where}, action {len(self.actions)}"
+
+
+def _check_agreement(answered: Answered, made: Fingerprint) -> None:
+    if answered.composite != made.composite:
+        raise DeterminismError(
+            f"the recorder made the fingerprint {answered.composite}, this program"
+            f" {made.composite}: they are of different versions; stop the services and try again",
+            recorder=answered.composite,
+            program=made.composite,
+        )
+
+
+def _pieces(text: str, lengths: Sequence[int]) -> Iterator[str]:
+    """The chunks of an answer: as recorded, and what is beyond in even pieces."""
+    start = 0
+    for length in lengths:
+        yield text[start : start + length]
+        start += length
+    for at in range(start, len(text), CHUNK_CHARACTERS):
+        yield text[at : at + CHUNK_CHARACTERS]
+
+
+def _ask_record(
+    answered: Answered,
+    composed: ComposedPrompt,
+    made: Fingerprint,
+    pieces: Sequence[str],
+    observed: Observed,
+) -> AskRecord:
+    return AskRecord(
+        prompt_sha256=composed.sha256,
+        static_sha256=composed.static_sha256,
+        included=composed.included,
+        composite=made.composite,
+        components=made.components,
+        call_key=answered.call_key,
+        answer_sha256=sha256(answered.text.encode("utf-8", "surrogatepass")).hexdigest(),
+        chunk_lengths=tuple(map(len, pieces)),
+        verdicts=observed.verdicts,
+        source=answered.source,
+        stored_mode=answered.stored_mode.value,
+    )
