@@ -60,6 +60,8 @@ class AskedSteps:
     sdd_dir: Path
     as_json: bool
     options: StepOptions
+    # Whether nothing may be started or written, the audit log included.
+    offline: bool
 
     def refuse(self, code: str, detail: str, exit_code: int, **first: Printed) -> int:
         """Say why not; gives the exit code."""

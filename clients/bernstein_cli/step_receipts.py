@@ -125,7 +125,7 @@ def _publish_to(asked: AskedSteps, steps: Steps, policy: RedactionPolicy, path: 
 def _audit(
     asked: AskedSteps, event: ReplayEvent, agent_id: str, details: dict[str, JsonValue]
 ) -> None:
-    if not asked.options.offline:
+    if not asked.offline:
         record(asked.sdd_dir, replay_event(event, agent_id, details))
 
 

@@ -22,7 +22,7 @@ class StepEvents:
         self._macs = macs
 
     def tell(self, agent_id: str, appended: AppendedSteps) -> None:
-        """Never fails the append: the step is stored. Without an audit key there is no audit log."""
+        """Never fails the append, whose step is stored; without an audit key there is no log."""
         last = appended.step_count - 1
         fields = replay_event(ReplayEvent.STEP, agent_id, step_details(last, appended.head_hash))
         # The same append told again after a crash is the same event.

@@ -243,3 +243,33 @@ def test_debug_forks_where_it_is_told_to(services: Any, project: Any) -> None:
     seeded = Path(fork["fork_worktree"], ".sdd/runtime/journal", fork["fork_session_id"])
     ours = journal_of(project, "sess").read_bytes().splitlines()[:2]
     assert (seeded / "000000.jsonl").read_bytes().splitlines() == ours
+
+
+def test_what_is_done_with_a_session_is_in_the_audit_log(services: Any, project: Any) -> None:
+    assert bernstein(project, "services", "init").returncode == 0
+    services.steps.start("agent", [step(0)])
+    services.steps.append("agent", [step(1), step(2)])
+
+    assert bernstein(project, "replay", "export", "agent", "out.tar").returncode == 0
+    assert bernstein(project, "replay", "publish", "agent", "pub.tar", "--opt-in").returncode == 0
+
+    events = [
+        json.loads(line)
+        for path in sorted((project.sdd / "audit").glob("*.jsonl"))
+        for line in path.read_bytes().splitlines()
+    ]
+    head = json.loads(journal_of(project, "agent").read_bytes().splitlines()[-1])["step_hash"]
+    assert [event["event_type"] for event in events] == [
+        "replay.step", "replay.step", "replay.export", "replay.publish",
+    ]  # fmt: skip
+    assert [event["details"].get("seq") for event in events[:2]] == [0, 2]
+    assert events[1]["details"]["step_hash"] == head
+    assert events[2]["details"] | {"head_hash": head, "step_count": 3} == events[2]["details"]
+    assert services.macs.verify_audit_log().error == ""
+
+
+def test_without_an_audit_key_there_is_no_audit_log(services: Any, project: Any) -> None:
+    services.steps.start("agent", [step(0)])
+
+    assert bernstein(project, "replay", "export", "agent", "out.tar").returncode == 0
+    assert list((project.sdd / "audit").glob("*.jsonl")) == []

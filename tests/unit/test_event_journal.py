@@ -36,7 +36,8 @@ def test_a_row_from_text_is_the_row_from_the_value():
 )
 @pytest.mark.parametrize("text", ["", ":", '"b":', "a\\b", '\\":'])
 def test_a_member_named_twice_is_found_wherever_colons_stand(hidden: bytes, text: str):
-    lines = journal(*[{"a": text, "b": 3} for _ in range(4)])
+    payload: dict[str, JsonValue] = {"a": text, "b": 3}
+    lines = journal(*[payload] * 4)
     lines[2] = lines[2].replace(b'"b": 3', hidden)
     found = verify_journal(lines)
     assert [(each.reason, each.index, each.member) for each in found.findings] == [
@@ -45,7 +46,8 @@ def test_a_member_named_twice_is_found_wherever_colons_stand(hidden: bytes, text
 
 
 def test_an_escaped_colon_hides_no_member_named_twice():
-    lines = journal(*[{"a": "1:2", "b": 3} for _ in range(4)])
+    payload: dict[str, JsonValue] = {"a": "1:2", "b": 3}
+    lines = journal(*[payload] * 4)
     lines[2] = lines[2].replace(b'"1:2", "b": 3', b'"1\\u003a2", "b":2, "b": 3')
     assert [each.index for each in verify_journal(lines).findings] == [2]
 

@@ -37,7 +37,7 @@ def answer(
 ) -> int:
     """Answer; without a verb some option has no place here."""
     with open_steps(common.sdd_dir, offline=common.offline) as reader:
-        asked = AskedSteps(reader, common.sdd_dir, common.as_json, options)
+        asked = AskedSteps(reader, common.sdd_dir, common.as_json, options, common.offline)
         misplaced = options.misplaced(verb)
         if misplaced is not None:
             detail = f"{misplaced[0]} only applies to {misplaced[1]}"

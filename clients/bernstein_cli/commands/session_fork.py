@@ -5,8 +5,10 @@ from pathlib import Path
 import click
 
 from bernstein_cli import exit_codes
+from bernstein_cli.audit_trail import record
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.session_fork import fork_session
+from bernstein_formats.audit_events import ReplayEvent, fork_details, replay_event
 from bernstein_formats.errors import BernsteinError
 
 
@@ -32,6 +34,10 @@ def fork(
             document({"error": error.reason, "detail": error.message})
         remark(f"Fork failed: {error.message} [{error.reason}]")
         return exit_codes.FAILED
+    details = fork_details(
+        made.parent_step_hash or "", made.parent_step_hash or "", made.session_id
+    )
+    record(Path.cwd() / ".sdd", replay_event(ReplayEvent.FORK, session_id, details))
     if as_json:
         document(made.document())
         return exit_codes.OK
