@@ -15,6 +15,7 @@ from bernstein_tour.shell import Ran, Shell
 
 PLAN: Final = "plan.yaml"
 KEY: Final = "receipt-key.pem"
+AUDIT_KEY: Final = "audit.key"
 PUBLIC_KEY: Final = "receipt-key.pub.pem"
 JOURNAL_COPY: Final = "edited-journal.jsonl"
 RECEIPT_COPY: Final = "edited-receipt.json"
@@ -45,6 +46,11 @@ class Tour:
         shell.run("services", "stop")
 
     def _steps(self, shell: Shell) -> None:
+        self._explain(
+            f"Prepare the project: a key for seals, and {AUDIT_KEY} for lineage and audit log."
+        )
+        shell.run("services", "init", environ={"BERNSTEIN_AUDIT_KEY_PATH": AUDIT_KEY})
+        self._check(f"{AUDIT_KEY} is there", (self.project / AUDIT_KEY).is_file(), True)
         self._explain(
             f"Make a key pair: {KEY} signs receipts, {PUBLIC_KEY} is for who checks them."
         )
@@ -98,6 +104,7 @@ class Tour:
         receipt = self._receipt(run_id)
         stored = json.loads((self.project / receipt).read_bytes())
         self._check("head in the receipt", stored["journal"]["head_hash"], head)
+        self._check("spine entries in the receipt", stored["spine"]["entry_count"], 1)
         self._explain("Verify it offline: the receipt is whole, but anybody could have signed it.")
         self._says(shell.run("verify", "receipt", receipt), "OK (integrity-only")
         self._explain("Verify it against the public key: now it is known who vouches for it.")

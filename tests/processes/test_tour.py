@@ -29,6 +29,7 @@ def test_the_tour_shows_every_command_and_leaves_nothing_behind(
     assert done.returncode == 0, done.stdout + done.stderr
     commands = [line for line in done.stdout.splitlines() if line.startswith("$ ")]
     assert [line.partition("bernstein ")[2].split(" ")[0] for line in commands] == [
+        "services",
         "keys",
         "run",
         "run",
