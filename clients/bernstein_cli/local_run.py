@@ -39,6 +39,7 @@ from bernstein_formats.rederivation import rederive
 from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
 from bernstein_formats.seal import Seal, check_seal, parse_seal
 from bernstein_runtime.places import places_for
+from bernstein_runtime.regular_file import open_regular, read_regular
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _SEAL_KEY_FILE: Final = "seal-key.pub.pem"
@@ -229,7 +230,7 @@ def run_ids(sdd_dir: Path) -> list[str]:
 
 def _chunks(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
     except OSError as error:
@@ -250,7 +251,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def _read_small(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -49,6 +49,10 @@ COMMANDS = {
     "follow": ("bernstein_cli.commands.follow:follow", "Show a run's rows as they are written."),
     "view": ("bernstein_cli.commands.view:view", "Show a run's live page in a browser."),
     "thread": ("bernstein_cli.commands.thread:thread", "Check what viewers see of a run."),
+    "determinism": (
+        "bernstein_cli.commands.determinism:determinism",
+        "Check that the same turn stays the same turn.",
+    ),
     "keys": ("bernstein_cli.commands.keys:keys", "Make keys that sign receipts."),
     "services": (
         "bernstein_cli.commands.services:services",

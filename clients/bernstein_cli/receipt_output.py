@@ -82,7 +82,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 def _is_receipt(path: Path) -> bool:
     """Whether a file says of itself, in a receipt's own spelling, that it is one."""
     before = b""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if file.read(1) != b"{":
             return False
         while chunk := file.read(_READ_BYTES):

@@ -146,7 +146,7 @@ def _planned(
 def _snapshot(sdd: Path, session_id: str) -> Row:
     path = local_path(sdd, paths.session_path(session_id))
     try:
-        value = parse_json(path.read_bytes())
+        value = parse_json(read_regular(path))
     except FileNotFoundError:
         raise NotFound(f"parent session not found: {session_id}", session_id=session_id) from None
     except InvalidInput as error:
@@ -162,7 +162,7 @@ def _seed(sdd: Path, session_id: str, from_step: int, rows: list[bytes]) -> str:
         raise InvalidInput(f"from_step must be >= 0 (got {from_step})")
     path = local_path(sdd, paths.steps_path(session_id))
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return seed_rows(file, from_step, "parent journal", rows.append).head_hash
     except FileNotFoundError:
         return seed_rows((), from_step, "parent journal", rows.append).head_hash

@@ -27,7 +27,7 @@ from bernstein_cli.output import (
     say,
 )
 from bernstein_cli.step_options import StepOptions
-from bernstein_cli.step_source import StepReader, Steps, open_regular
+from bernstein_cli.step_source import StepReader, Steps
 from bernstein_cli.step_view import step_lines, walk
 from bernstein_cli.table import width
 from bernstein_formats.errors import (
@@ -201,7 +201,7 @@ def _public_key(path: str | None) -> PublicKey | None:
     """A key of 32 raw bytes, white space around them allowed, or PEM."""
     if path is None:
         return None
-    data = Path(path).read_bytes()
+    data = read_regular(Path(path))
     if b"-----BEGIN" in data:
         return parse_public_pem(data)
     return PublicKey(data if len(data) == 32 else data.strip())

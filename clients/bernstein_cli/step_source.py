@@ -1,8 +1,6 @@
 """Where a command's step journals come from: the project's services, or its files."""
 
-import errno
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from typing import IO, Final, Protocol
 
 from bernstein_formats import paths
 from bernstein_formats.errors import Broken, NotFound, StoreFailed
+from bernstein_runtime.regular_file import open_regular
 
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -94,19 +93,6 @@ def local_path(sdd_dir: Path, name: str) -> Path:
     if not path.is_relative_to(os.path.realpath(sdd_dir)):
         raise StoreFailed(f"{sdd_dir / name} is a link that leads out of {sdd_dir}", path=path)
     return path
-
-
-def open_regular(path: Path, flags: int = 0) -> IO[bytes]:
-    """Open a file for reading. OSError for what is none: a FIFO would be waited for."""
-
-    def opener(name: str, mode: int) -> int:
-        return os.open(name, mode | flags | os.O_NONBLOCK)
-
-    file = open(path, "rb", opener=opener)  # noqa: SIM115 - the caller closes it
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return file
 
 
 def read_blob(sdd_dir: Path, digest: str) -> bytes | None:

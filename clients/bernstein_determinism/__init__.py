@@ -1,1 +1,1 @@
-"""The determinism contracts for agents: same input, same prompt, same answer, same verdicts, same state."""
+"""The determinism contracts: same input, same prompt, same answer, same verdicts, same state."""

@@ -72,7 +72,8 @@ def compare_turns(a: TurnRecord, b: TurnRecord) -> Difference | None:
 def compare_steps(a: StepRecord, b: StepRecord, place: str) -> Difference | None:
     """The first difference of two steps: what nodes did, what they wrote, what came of it."""
     if sorted(a.nodes) != sorted(b.nodes):
-        return Difference(Kind.ACTIONS, place, ("nodes",), sorted(a.nodes), sorted(b.nodes))
+        names = [", ".join(sorted(each.nodes)) for each in (a, b)]
+        return Difference(Kind.ACTIONS, place, ("nodes",), *names)
     for name in sorted(a.nodes):
         found = _compare_nodes(a.nodes[name], b.nodes[name], f"{place}, node {name}")
         if found is not None:

@@ -52,6 +52,7 @@ class ListLedger:
 def memory_runtime(
     respond: Callable[[str], str],
     channels: Mapping[str, Reducer[Any]],
+    *,
     observers: Sequence[ObserverFactory] = (),
     mode: RuntimeMode = RuntimeMode.INTERACTIVE,
     ids: UlidFactory | None = None,

@@ -28,6 +28,15 @@ DEFAULT_BUDGET: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node runs: its turn, the step counted from 0, and its own name."""
+
+    turn_id: str
+    step: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Expected:
     """What a node did in the recorded turn."""
 
@@ -41,19 +50,17 @@ class Node:
     def __init__(
         self,
         around: Surroundings,
-        turn_id: str,
-        step: int,
-        name: str,
+        place: Place,
         views: Mapping[str, JsonValue],
         expected: Expected | None,
     ) -> None:
         """`views` are the channels before the step; `expected` is there in a replay only."""
-        self.name = name
+        self.name = place.node
         self.actions: list[Action] = []
         self.writes: list[tuple[str, Write]] = []
         self._around = around
-        self._turn_id = turn_id
-        self._step = step
+        self._turn_id = place.turn_id
+        self._step = place.step
         self._views = views
         self._expected = expected
 

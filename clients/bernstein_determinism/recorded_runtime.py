@@ -43,7 +43,7 @@ class RecorderAnswers:
         self.seed = seed
         self._recorder = services.recorder
         self._session_id = session_id
-        self._mode = mode
+        self.mode = mode
 
     def ask(self, question: Question) -> Answered:
         settings = question.settings
@@ -59,7 +59,7 @@ class RecorderAnswers:
             call_class=question.call_class,
             family=settings.family,
         )
-        stored = answer.stored_mode or self._mode
+        stored = answer.stored_mode or self.mode
         return Answered(answer.text, answer.source, stored, answer.fingerprint, answer.key)
 
 
@@ -101,7 +101,8 @@ def record_run(
     session = services.recorder.open_session(
         run_id, providers=providers, mode=mode, seed=seed, agent_version=setup.version
     )
-    runtime = _runtime(services, setup, run_id, session.session_id, mode, seed)
+    answers = RecorderAnswers(services, session.session_id, mode, seed)
+    runtime = _runtime(services, setup, run_id, answers)
     runtime.begin({})
     yield Recorded(run_id, runtime)
     _end(services, run_id, session.session_id, has_recording=not mode.is_hermetic)
@@ -128,7 +129,8 @@ def replay_run(
         seed=seed,
         agent_version=setup.version,
     )
-    runtime = _runtime(services, setup, run_id, session.session_id, mode, seed)
+    answers = RecorderAnswers(services, session.session_id, mode, seed)
+    runtime = _runtime(services, setup, run_id, answers)
     runtime.begin({"replay_of": info.run_id})
     yield Recorded(run_id, runtime)
     _end(services, run_id, session.session_id, has_recording=False)
@@ -141,16 +143,11 @@ class _SessionFacts:
 
 
 def _runtime(
-    services: Services,
-    setup: AgentSetup,
-    run_id: str,
-    session_id: str,
-    mode: RuntimeMode,
-    seed: int | None,
+    services: Services, setup: AgentSetup, run_id: str, answers: RecorderAnswers
 ) -> Runtime:
     around = Surroundings(
-        answers=RecorderAnswers(services, session_id, mode, seed),
-        mode=mode,
+        answers=answers,
+        mode=answers.mode,
         version=version_of(VERSION, setup.version),
         model=setup.model,
         channels=setup.channels,

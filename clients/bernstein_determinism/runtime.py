@@ -55,7 +55,7 @@ class Runtime:
                 "seed": self.around.answers.seed,
                 "model": model.model,
                 "provider": model.provider,
-                "channels": sorted(self.around.channels),
+                "channels": [*sorted(self.around.channels)],
                 **facts,
             },
         )
@@ -149,7 +149,8 @@ def assert_turn_deterministic(
     rows = [runtime.take_turn(agent, turn_input) for runtime in runtimes]
     for row in rows[1:]:
         found = compare_turns(rows[0], row)
-        assert found is None, found.text() if found else ""
+        if found is not None:
+            raise AssertionError(found.text())
         assert row.fingerprint_composite == rows[0].fingerprint_composite
     ids = [row.record_id for row in rows]
     assert len(set(ids)) == len(ids), "a record id was made twice"

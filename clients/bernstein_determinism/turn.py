@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from bernstein_determinism import links
 from bernstein_determinism.channels import Reducer, Write, fold
 from bernstein_determinism.links import Difference
-from bernstein_determinism.node import Expected, Node
+from bernstein_determinism.node import Expected, Node, Place
 from bernstein_determinism.surroundings import Surroundings
 from bernstein_determinism.symptoms import Kind
 from bernstein_determinism.turn_record import StepRecord, TurnRecord
@@ -78,12 +78,12 @@ class Turn:
         )
 
     def _node(self, name: str, views: Mapping[str, JsonValue]) -> Node:
-        number = len(self._steps)
+        place = Place(self.turn_id, len(self._steps), name)
         expected = None
         if self.recorded is not None:
             actions = self._recorded_step(self.recorded).nodes.get(name, ())
             expected = Expected(self.recorded, actions)
-        return Node(self._around, self.turn_id, number, name, views, expected)
+        return Node(self._around, place, views, expected)
 
     def _end_step(self, nodes: Mapping[str, Node]) -> None:
         writes = [each for name in sorted(nodes) for each in nodes[name].writes]

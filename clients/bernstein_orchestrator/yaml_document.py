@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 import yaml
 
 from bernstein_formats.errors import InvalidInput, LimitExceeded
+from bernstein_runtime.regular_file import read_regular
 
 SIZE_LIMIT: Final = 1024 * 1024
 DEPTH_LIMIT: Final = 32
@@ -34,8 +35,7 @@ class YamlMapping(dict[str, object]):
 def read_document_file(path: Path, what: str, source: str) -> bytes:
     """Read a file whole, unless it is larger than any such document; `what` names its kind."""
     try:
-        with path.open("rb") as file:
-            data = file.read(SIZE_LIMIT + 1)
+        data = read_regular(path, SIZE_LIMIT + 1)
     except FileNotFoundError:
         raise _refused("file_missing", f"{source}: there is no such {what}", source) from None
     except OSError as error:

@@ -8,6 +8,7 @@ from bernstein_formats.errors import LedgerRefused
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, parse_seal
 from bernstein_journal.signer import Signer
+from bernstein_runtime.regular_file import read_regular
 from bernstein_store.store import Store
 
 # The newest seal this journal has seen: a signer whose ledger does not reach it was put back.
@@ -92,6 +93,6 @@ class Sealer:
 
     def _signers_key(self) -> PublicKey | None:
         try:
-            return parse_public_pem(self._seal_key_file.read_bytes())
+            return parse_public_pem(read_regular(self._seal_key_file))
         except FileNotFoundError:
             return None

@@ -23,6 +23,7 @@ from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, check_seal, parse_seal
 from bernstein_journal.witnesses import Witnesses
+from bernstein_runtime.regular_file import read_regular
 from bernstein_store.store import Store
 
 
@@ -103,7 +104,7 @@ class Verifier:
 
     def _pinned_key(self) -> PublicKey | None:
         try:
-            return parse_public_pem(self._seal_key_file.read_bytes())
+            return parse_public_pem(read_regular(self._seal_key_file))
         except FileNotFoundError:
             return None
 

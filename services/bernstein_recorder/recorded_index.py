@@ -18,6 +18,7 @@ import structlog
 from bernstein_formats.llm_index import CallIndex, build_index, open_index
 from bernstein_formats.paths import llm_calls_path
 from bernstein_recorder.recording import Summary
+from bernstein_runtime.regular_file import open_regular, read_regular
 from bernstein_store.store import Store
 
 DIGEST_BYTES = 32
@@ -122,7 +123,7 @@ class _Stored:
 def _mapped(path: Path) -> mmap.mmap | None:
     """The file's bytes without reading them; it is only ever replaced whole."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):  # ValueError: an empty file
         return None
@@ -130,7 +131,7 @@ def _mapped(path: Path) -> mmap.mmap | None:
 
 def _contents(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError:
         return b""
 

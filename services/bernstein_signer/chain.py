@@ -45,6 +45,6 @@ def _entry(extension: Extension, chain: KeyChain) -> Row:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise StoreFailed(f"{path}: {error.strerror}; check its name", path=path) from error

@@ -87,7 +87,7 @@ def seal_key_in(path: Path | None) -> PublicKey | None:
     if path is None:
         return None
     try:
-        return parse_public_pem(path.read_bytes())
+        return parse_public_pem(read_regular(path))
     except OSError as error:
         raise KeyUnusable(f"{path}: {error.strerror}; check --seal-key", source=path) from error
 

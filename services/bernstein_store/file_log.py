@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from bernstein_formats.errors import ForeignWriter, StoreFailed
+from bernstein_runtime.regular_file import open_descriptor, open_regular, read_regular
 from bernstein_store.durable import (
     failed,
     make_folder,
@@ -42,8 +43,8 @@ class FileLog:
         is_new = not path.exists()
         try:
             self._marks = _MarksFile(marks_path)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._file = os.open(path, flags, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            self._file = open_descriptor(path, flags, 0o644)
             if private:
                 path.parent.chmod(0o700)
                 os.fchmod(self._file, 0o600)
@@ -166,7 +167,7 @@ def fulfilled_marks(path: Path, marks_path: Path) -> list[Mark]:
     try:
         marks = _MarksFile(marks_path)
         marks.close()
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(marks.acknowledged)
             marks.drop_beyond(marks.acknowledged + file.read().rfind(b"\n") + 1)
     except OSError as error:
@@ -214,7 +215,7 @@ class _MarksFile:
             self._load(path)
             if path.stat().st_size > MARKS_BYTES_MAX:
                 self._compact(path)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def add(self, base: int, marks: Sequence[Mark]) -> None:
         """Raises OSError."""
@@ -232,7 +233,7 @@ class _MarksFile:
 
     def _load(self, path: Path) -> None:
         oldest = time.time() - REMEMBERED_SECONDS  # noqa: TID251 - likewise
-        for line in path.read_bytes().splitlines():
+        for line in read_regular(path).splitlines():
             fields = line.decode("ascii", "replace").split(" ", 5)
             if len(fields) < 6 or not all(field.isdigit() for field in fields[:4]):
                 continue  # torn by a crash: its bytes were not acknowledged

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from bernstein_runtime.regular_file import open_descriptor
 from bernstein_store.durable import failed
 
 
@@ -14,7 +15,7 @@ class FileReader:
         self._path = path
         self._file = -1
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = open_descriptor(path)
         except FileNotFoundError:
             raise
         except OSError as error:

@@ -1,11 +1,13 @@
 """The `.sdd` tree as a store: exactly the peer's files, our own bookkeeping in `.sdd/svc`."""
 
 import os
+import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from bernstein_formats.errors import InvalidInput, RunExists, StoreFailed
 from bernstein_runtime.lock import LockFile
+from bernstein_runtime.regular_file import NOT_REGULAR, open_regular
 from bernstein_store.durable import failed, make_folder, remove_entries, replace, sync_folder
 from bernstein_store.file_log import FileLog, fulfilled_marks, rewrite
 from bernstein_store.file_reader import FileReader
@@ -45,7 +47,7 @@ class FileStore:
     def read(self, name: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         path = self.path(name)
         try:
-            with path.open("rb", buffering=0) as file:
+            with open_regular(path) as file:
                 file.seek(start)
                 left = end - start if end is not None else None
                 while left is None or left > 0:
@@ -148,6 +150,8 @@ class FileStore:
             return None
         except OSError as error:
             raise failed(path, error) from error
-        if path.is_dir():
+        if stat.S_ISDIR(facts.st_mode):
             raise StoreFailed(f"{path} is a folder, not a file", path=path)
+        if not stat.S_ISREG(facts.st_mode):
+            raise StoreFailed(f"{path}: {NOT_REGULAR}", path=path)
         return facts

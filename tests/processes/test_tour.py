@@ -42,7 +42,7 @@ def test_the_tour_shows_every_command_and_leaves_nothing_behind(
         "verify",
         "services",
     ]
-    assert commands[1].startswith("$ OPENAI_BASE_URL=http://127.0.0.1:")
+    assert commands[2].startswith("$ OPENAI_BASE_URL=http://127.0.0.1:")
     assert "ok: it says 'misses=0'" in done.stdout
     assert "Every step did what it says." in done.stdout
     folder = Path(done.stdout.splitlines()[0].rpartition(" ")[2])

@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def answer(options: argparse.Namespace) -> int:
     """Verify the archive; gives the exit code. Raises ReceiptMalformed where it is none."""
     key = None if options.public_key is None else parse_public_pem(read_file(options.public_key))
-    with open(options.path, "rb") as file:  # noqa: PTH123 - as read_file
+    with open_file(options.path) as file:
         try:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError as error:

@@ -52,7 +52,7 @@ def _seal(path: str | None, key_path: str | None) -> JournalSeal | None:
 
 
 def _chunks(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:  # noqa: PTH123 - as read_file
+    with open_file(path) as file:
         while chunk := file.read(_READ_BYTES):
             yield chunk
 

@@ -170,7 +170,7 @@ def _tell(chain_file: Path, *, as_json: bool) -> int:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise StoreFailed(f"{path}: {error.strerror}; check its name", path=path) from error
 
