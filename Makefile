@@ -1,5 +1,5 @@
 # The commands of a working day, and nothing else. `make demo` and `make test` need no set-up.
-.PHONY: sync demo protos check quick test test-long verifier bench
+.PHONY: sync demo docs protos check quick test test-long verifier bench
 SHELL := /bin/bash
 # uv from the machine, else the one that deploy/get-uv put beside us.
 UV = $(shell command -v uv || echo .venv-uv/bin/uv)
@@ -16,6 +16,9 @@ sync: .venv/.synced
 
 demo: sync
 	@$(RUN) bernstein tour
+
+docs: sync
+	$(RUN) python docs/generate
 
 protos: sync
 	$(RUN) buf format --write
