@@ -4,6 +4,7 @@ It is an extra: whatever goes wrong is said, and the run's outcome stays what it
 """
 
 import os
+import shlex
 from collections.abc import Mapping
 
 from bernstein_cli.once_signer import once_signer
@@ -31,5 +32,6 @@ def make_automatic_receipt(
     except OSError as error:
         text, reason = str(error), "STORE_FAILED"
     remark(f"bernstein: no receipt of run {run_id}: {text} [{reason}]", YELLOW)
-    remark(f"make it later with `bernstein verify run {run_id}`")
+    workdir = shlex.quote(str(services.places.sdd_dir.parent))
+    remark(f"make it later with `bernstein verify run {run_id} -w {workdir}`")
     return None

@@ -3,18 +3,18 @@
 from typing import Final
 
 from bernstein_formats.errors import BernsteinError
+from bernstein_verify import output
 
 OK: Final = 0
-FAILED: Final = 1
+FAILED: Final = output.FAILED
 USAGE: Final = 2
 REPLAY_MISS: Final = 10
 REPLAY_INCOMPLETE: Final = 11
 RECORDING_MISSING: Final = 12
 KEY_SCHEME_MISMATCH: Final = 13
 NOT_OURS: Final = 64
-INTERRUPTED: Final = 130
-# What a shell makes of a program that SIGPIPE ended.
-BROKEN_PIPE: Final = 141
+INTERRUPTED: Final = output.INTERRUPTED
+BROKEN_PIPE: Final = output.BROKEN_PIPE
 
 BY_REASON: Final = {
     "REPLAY_MISS": REPLAY_MISS,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bernstein_formats.errors import KeyUnusable
+from bernstein_runtime.protection import hide
 from bernstein_runtime.supervisor import scrubbed
 
 _PREFIX: Final = "bernstein-signer: "
@@ -19,6 +20,7 @@ def ask_signer(arguments: Sequence[str], key_variable: str = "") -> str:
     """
     environment = scrubbed(os.environ)
     if key_variable and key_variable in os.environ:
+        hide()
         environment[key_variable] = os.environ[key_variable]
     done = subprocess.run(  # noqa: S603 - our own module, no shell
         [sys.executable, "-m", "bernstein_signer", *arguments],

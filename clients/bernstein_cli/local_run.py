@@ -6,7 +6,7 @@ same.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.journal_diff import diff_journals
 from bernstein_formats.journal_reader import LineBlocks, is_blank
-from bernstein_formats.journal_verdict import JournalSeal
+from bernstein_formats.journal_verdict import INCOMPLETE_NOTE, JournalSeal
 from bernstein_formats.journal_verify import rebuild_state, verify_journal
 from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
@@ -43,6 +43,8 @@ from bernstein_runtime.regular_file import open_regular, read_regular
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _SEAL_KEY_FILE: Final = "seal-key.pub.pem"
+# Stands for the id of a run that is known by its file alone.
+_ANY_RUN_ID: Final = "file"
 
 
 class LocalRuns:
@@ -53,7 +55,15 @@ class LocalRuns:
 
     def list_runs(self) -> Iterator[RunInfo]:
         """All runs, newest first."""
-        return (self.get_run(run_id) for run_id in self._newest_first())
+        return (self._listed(run_id) for run_id in self._newest_first())
+
+    def _listed(self, run_id: str) -> RunInfo:
+        """A run, or what keeps it from being read: others are to be listed still."""
+        try:
+            return self.get_run(run_id)
+        except BernsteinError as error:
+            place = str(self._sdd_dir / paths.journal_path(run_id))
+            return RunInfo(run_id, 0, 0, None, None, b"", place, error.message)
 
     def get_run(self, run_id: str) -> RunInfo:
         run_id, journal = self.locate(run_id)
@@ -100,7 +110,7 @@ class LocalRuns:
             ),
             flagged_steps=tuple(provider.flagged_indices),
             provider_errors=tuple(provider.errors),
-            notes=notes,
+            notes=(*notes, *_incomplete(journal)),
             report_path="",
             sealed_row_count=seal.entry.body.event_count if seal else 0,
         )
@@ -126,20 +136,7 @@ class LocalRuns:
 
     def rederive_run(self, run_id: str, progress: Callable[[int], None]) -> Rederived:
         run_id, journal = self.locate(run_id)
-        chunks = _counted(_chunks(journal), 0, lambda done, _: progress(done))
-        found = rederive(chunks, run_id)
-        return Rederived(
-            ok=found.ok,
-            run_id=found.run_id,
-            recorded_head=found.recorded_head,
-            derived_head=found.derived_head,
-            step_count=found.step_count,
-            step_index=found.step_index,
-            reason=found.reason,
-            reason_code=found.reason_code,
-            rule=found.rule,
-            notes=tuple(f"row {note.index}: stored {note.member} differs" for note in found.notes),
-        )
+        return _rederived(journal, run_id, progress)
 
     def locate(self, run_id: str) -> tuple[str, Path]:
         """The run that is meant and its journal's file."""
@@ -149,11 +146,11 @@ class LocalRuns:
                 raise RunNotFound("there is no run yet; record one with `bernstein run PLAN`")
             run_id = newest
         journal = self._file(run_id)
-        if not journal.is_file():
+        if not journal.exists():
             raise RunNotFound(
                 f"there is no journal of run {run_id}; see `bernstein replay list`", run_id=run_id
             )
-        return run_id, journal
+        return journal.parent.resolve().name, journal  # a link stands for the run it leads to
 
     def _file(self, run_id: str) -> Path:
         """A run's journal; InvalidInput for a link that leads out of the runs' folder."""
@@ -175,7 +172,7 @@ class LocalRuns:
                 journal = self._file(run_id)
             except InvalidInput:
                 continue  # not a run: its name or its link says so
-            if journal.is_file():
+            if journal.exists():
                 starts[run_id] = _start_of(journal)
         return newest_first(starts)
 
@@ -208,15 +205,50 @@ class OneFile(LocalRuns):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self._name = name_of(path)
         self._path = path / "journal.jsonl" if path.is_dir() else path
 
     def locate(self, run_id: str) -> tuple[str, Path]:
-        if not self._path.is_file():
+        if not self._path.exists():
             raise RunNotFound(f"{self._path} is not there; check --file", path=self._path)
-        return self._path.absolute().parent.name if run_id == LATEST else run_id, self._path
+        is_unnamed = run_id in {LATEST, self._name}
+        return self._path.absolute().parent.name if is_unnamed else run_id, self._path
+
+    def rederive_run(self, run_id: str, progress: Callable[[int], None]) -> Rederived:
+        """Under the file's name, whatever that is; only a run's must be an id."""
+        found = _rederived(self.locate(run_id)[1], _ANY_RUN_ID, progress)
+        reason = found.reason.replace(f"run {_ANY_RUN_ID} ", f"run {run_id} ", 1)
+        return replace(found, run_id=run_id, reason=reason)
 
     def _pinned_key(self) -> PublicKey | None:
         return None
+
+
+def _rederived(journal: Path, run_id: str, progress: Callable[[int], None]) -> Rederived:
+    chunks = _counted(_chunks(journal), 0, lambda done, _: progress(done))
+    found = rederive(chunks, run_id)
+    return Rederived(
+        ok=found.ok,
+        run_id=found.run_id,
+        recorded_head=found.recorded_head,
+        derived_head=found.derived_head,
+        step_count=found.step_count,
+        step_index=found.step_index,
+        reason=found.reason,
+        reason_code=found.reason_code,
+        rule=found.rule,
+        notes=tuple(f"row {note.index}: stored {note.member} differs" for note in found.notes),
+    )
+
+
+def _incomplete(journal: Path) -> tuple[str, ...]:
+    marked = journal.with_name("incomplete.json").exists()
+    return (INCOMPLETE_NOTE,) if marked and not journal.with_name("seal.json").exists() else ()
+
+
+def name_of(path: Path) -> str:
+    """What the run in a file is called where nobody gave its id."""
+    return path.absolute().name
 
 
 def run_ids(sdd_dir: Path) -> list[str]:
@@ -268,5 +300,9 @@ def _object_in(path: Path) -> Mapping[str, JsonValue] | None:
 
 
 def _start_of(journal: Path) -> float:
-    first = next((line for line in _lines(journal)), b"")
-    return recorded_start(_read_small(journal.with_name("metadata.json")) or b"", first)
+    """When a run began; as early as can be where that cannot be read."""
+    try:
+        first = next((line for line in _lines(journal)), b"")
+        return recorded_start(_read_small(journal.with_name("metadata.json")) or b"", first)
+    except BernsteinError:
+        return recorded_start(b"", b"")

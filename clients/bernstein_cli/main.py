@@ -8,6 +8,8 @@ Rules of output, for every command:
   {"error": REASON, "detail": text, ...the facts that the text names}.
 * An error is one line that ends in its reason: `bernstein: what, where, what to do [REASON]`.
   Exit codes: exit_codes.py. A user's mistake never gives a traceback.
+* A stream that is closed, or broken, or full changes nothing but what is read: only a stdout that
+  cannot be written ends a command (141 when its reader went away, else one line and 1).
 * Colours and progress bars are for terminals, colours never under NO_COLOR. No meaning rests on a
   colour.
 * What came from a file or from a service is shown, never acted on by the terminal.
@@ -22,7 +24,7 @@ import click
 
 from bernstein_cli import exit_codes
 from bernstein_cli.lazy import LazyGroup
-from bernstein_cli.output import document, make_outputs_safe, printable, remark
+from bernstein_cli.output import document, remark, with_outputs
 from bernstein_formats.errors import BernsteinError, StoreFailed
 from bernstein_runtime import VERSION
 
@@ -33,6 +35,14 @@ JSON_OPTIONS = ("--json", "--as-json")
 COMMANDS = {
     "tour": ("bernstein_cli.commands.tour:tour", "See the whole of it in a minute."),
     "run": ("bernstein_cli.commands.run:run", "Run a plan and record it, or replay a run."),
+    "record": (
+        "bernstein_cli.commands.record:record",
+        "Record the model traffic of any agent command, or replay it.",
+    ),
+    "agent": (
+        "bernstein_cli.commands.agent:agent",
+        "Print the settings that send an agent through the proxy.",
+    ),
     "replay": (
         "bernstein_cli.commands.replay:replay",
         "Show, verify, re-derive or compare recorded runs.",
@@ -81,19 +91,9 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> int:
     """Run the command line of this process; gives the exit code."""
-    make_outputs_safe()
     if COMPLETE_VARIABLE in os.environ:
-        return _complete(os.environ[COMPLETE_VARIABLE])
-    try:
-        code = run_command(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Nobody reads any more; the interpreter must not find that out once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.BROKEN_PIPE
-    except (KeyboardInterrupt, click.Abort):
-        return exit_codes.INTERRUPTED
-    return code
+        return with_outputs(PROGRAM, lambda: _complete(os.environ[COMPLETE_VARIABLE]))
+    return with_outputs(PROGRAM, lambda: run_command(sys.argv[1:]))
 
 
 def run_command(argv: Sequence[str]) -> int:
@@ -103,6 +103,8 @@ def run_command(argv: Sequence[str]) -> int:
             return cli.invoke(ctx) or exit_codes.OK
     except click.exceptions.Exit as ended:
         return ended.exit_code
+    except click.Abort:
+        return exit_codes.INTERRUPTED
     except click.UsageError as error:
         _hand_over(error)
         return _tell_usage(error, as_json=_wants_json(argv))
@@ -134,8 +136,8 @@ def _tell_usage(error: click.UsageError, *, as_json: bool) -> int:
     if as_json:
         document({"error": "USAGE", "detail": text})
     if error.ctx is not None:
-        usage = error.ctx.get_usage().splitlines()
-        sys.stderr.write("".join(f"{printable(line)}\n" for line in usage))
+        for line in error.ctx.get_usage().splitlines():
+            remark(line)
     remark(f"{PROGRAM}: {text} [USAGE]")
     return exit_codes.USAGE
 

@@ -5,14 +5,17 @@ from bernstein_verify.output import (
     RED,
     YELLOW,
     Printed,
+    beside,
     document,
     document_with_rows,
     is_coloured,
+    json_line,
     json_text,
     make_outputs_safe,
     printable,
     remark,
     say,
+    with_outputs,
 )
 
 __all__ = [
@@ -20,12 +23,15 @@ __all__ = [
     "RED",
     "YELLOW",
     "Printed",
+    "beside",
     "document",
     "document_with_rows",
     "is_coloured",
+    "json_line",
     "json_text",
     "make_outputs_safe",
     "printable",
     "remark",
     "say",
+    "with_outputs",
 ]

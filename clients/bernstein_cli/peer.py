@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn, TypedDict
 
+from bernstein_cli.output import remark
 from bernstein_formats.errors import InvalidInput
 
 EXIT_NOT_OURS = 64
@@ -177,5 +178,5 @@ def _hops(environ: Mapping[str, str]) -> int:
 
 
 def _refuse(what: str) -> NoReturn:
-    print(f"{_COMMAND}: {what} [NOT_PART_OF_THIS_DISTRIBUTION]", file=sys.stderr)
+    remark(f"{_COMMAND}: {what} [NOT_PART_OF_THIS_DISTRIBUTION]")
     raise SystemExit(EXIT_NOT_OURS)

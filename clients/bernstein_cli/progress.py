@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
-from bernstein_cli.output import printable
+from bernstein_cli.output import beside, printable
 
 _AFTER_SECONDS: Final = 1.0
 _EVERY_SECONDS: Final = 0.1
@@ -32,8 +32,7 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            beside("\r\x1b[K")
 
     def __call__(self, done_bytes: int, total_bytes: int = 0) -> None:
         now = time.monotonic()
@@ -41,8 +40,7 @@ class Progress:
             return
         self._next = now + _EVERY_SECONDS
         self._shown = True
-        sys.stderr.write(f"\r\x1b[K{self._what} {progress_text(done_bytes, total_bytes)}")
-        sys.stderr.flush()
+        beside(f"\r\x1b[K{self._what} {progress_text(done_bytes, total_bytes)}")
 
 
 def progress_text(done_bytes: int, total_bytes: int) -> str:

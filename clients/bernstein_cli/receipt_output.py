@@ -10,6 +10,7 @@ from typing import IO, Final
 from bernstein_client.values import BuiltReceipt
 from bernstein_formats.errors import Conflict, StoreFailed
 from bernstein_formats.run_receipt import RECEIPT_TYPE
+from bernstein_runtime.regular_file import open_regular
 
 COSE_NAME: Final = "run-receipt.cose"
 _MARK: Final = f'"receipt_type":"{RECEIPT_TYPE}"'.encode()

@@ -1,6 +1,7 @@
 """What each form of `bernstein replay` answers, for people and as JSON; gives the exit codes."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -41,6 +42,7 @@ from bernstein_formats.rederivation import (
 )
 from bernstein_formats.run_choice import LATEST
 
+DEFAULT_SDD_DIR: Final = ".sdd"
 _RUN_ID_CHARACTERS_MAX: Final = 64
 
 
@@ -51,6 +53,22 @@ class Asked:
     runs: RunReader
     sdd_dir: Path
     as_json: bool
+    file: Path | None = None
+
+    def command(self, run_id: str) -> str:
+        """What is typed to ask for the same run again."""
+        if self.file is not None:
+            return f"bernstein replay --file {shlex.quote(str(self.file))}"
+        return f"bernstein replay {run_id}{self._where}"
+
+    def repair_command(self, run_id: str) -> str:
+        """What puts the run in order; a file that was named is only read."""
+        return "" if self.file is not None else f"bernstein replay repair {run_id}{self._where}"
+
+    @property
+    def _where(self) -> str:
+        here = self.sdd_dir == Path(DEFAULT_SDD_DIR)
+        return "" if here else f" --sdd-dir {shlex.quote(str(self.sdd_dir))}"
 
     def journal(self, run_id: str) -> Path:
         """Where the journal of a run would be."""
@@ -84,7 +102,8 @@ def verify(asked: Asked, run_id: str) -> int:
         document(verification_document(found, run_id))
     else:
         _say_verdict(verification_lines(found, run_id), clean=clean)
-    for line in verification_advice(found, run_id):
+    advice = verification_advice(found, asked.command(run_id), asked.repair_command(run_id))
+    for line in advice:
         remark(line)
     return exit_codes.OK if clean else exit_codes.FAILED
 
@@ -148,14 +167,16 @@ def show(asked: Asked, run_id: str, limit: int | None) -> int:
     shown = islice(rows, limit)
     if asked.as_json:
         metadata = {} if run.metadata is None else {"metadata": run.metadata}
-        document_with_rows({"run_id": run_id}, "events", shown, metadata)
+        shown_id = run.run_id if run_id == LATEST else run_id
+        document_with_rows({"run_id": shown_id}, "events", shown, metadata)
     elif not run.row_count:
         say("Replay log is empty.")
     else:
         for line in event_lines(shown, width(), lambda note: remark(f"note: {note}")):
             say(line)
     if rows.discarded_count:
-        remark(f"{rows.discarded_count} line(s) hold no row; see --verify", YELLOW)
+        how = f"see `{asked.command(run_id)} --verify`"
+        remark(f"{rows.discarded_count} line(s) hold no row; {how}", YELLOW)
     return exit_codes.OK
 
 

@@ -1,7 +1,7 @@
 """The peer's environment variables that a run obeys; nobody below the command reads them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,7 @@ from bernstein_client.recorder import Provider
 from bernstein_formats.retention import parse_retention
 
 TRUE_WORDS: Final = frozenset({"1", "true", "yes", "on"})
+FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off"})
 # Provider name → variables of its address and its key; the recorder knows the public addresses.
 PROVIDERS: Final = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
@@ -28,11 +29,13 @@ class RunEnvironment:
     config_path: Path | None
     # How many runs stay; 0 keeps all.
     keep_runs: int
+    # Whether the end of a run is sealed in its spine, too.
+    spine_seal: bool
     providers: tuple[Provider, ...]
 
 
 def read_run_environment(environ: Mapping[str, str] = os.environ) -> RunEnvironment:
-    """Read the variables; blank ones count as unset."""
+    """Read the variables; blank ones count as unset, but for BERNSTEIN_LINEAGE_ENABLED: as no."""
 
     def value(name: str) -> str:
         return environ.get(name, "").strip()
@@ -45,9 +48,16 @@ def read_run_environment(environ: Mapping[str, str] = os.environ) -> RunEnvironm
         run_id=value("BERNSTEIN_RUN_ID"),
         config_path=Path(config_path) if config_path else None,
         keep_runs=parse_retention(value("BERNSTEIN_REPLAY_RETENTION")),
+        spine_seal=environ.get("BERNSTEIN_LINEAGE_ENABLED", "1").strip().lower() not in FALSE_WORDS,
         providers=tuple(
             Provider(name, value(address), value(key))
             for name, (address, key) in PROVIDERS.items()
             if value(address) or value(key)
         ),
     )
+
+
+def take_provider_keys(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Take the keys away once they are read: no program inherits them unasked."""
+    for _, key in PROVIDERS.values():
+        environ.pop(key, None)

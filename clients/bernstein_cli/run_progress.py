@@ -3,10 +3,11 @@
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from bernstein_cli.output import printable, remark
+from bernstein_cli.output import beside, printable, remark
 from bernstein_cli.table import fitted
 from bernstein_orchestrator.progress import (
     Noted,
@@ -46,14 +47,26 @@ class PlainLines:
 
 
 class LiveBlock:
-    """What is over scrolls up as lines; what runs stands below, one line a task."""
+    """What is over scrolls up as lines; what runs stands below, one line a task.
+
+    That the run was asked to stop is shown from another thread.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._running: dict[str, str] = {}
         self._drawn = 0
 
     def show(self, progress: Progress) -> None:
-        self.close()
+        with self._lock:
+            self._show(progress)
+
+    def close(self) -> None:
+        with self._lock:
+            self._erase()
+
+    def _show(self, progress: Progress) -> None:
+        self._erase()
         if isinstance(progress, TaskStarted):
             self._running[progress.task_id] = f"working  {_started(progress)}"
         else:
@@ -63,11 +76,10 @@ class LiveBlock:
                 remark(line)
         self._draw()
 
-    def close(self) -> None:
+    def _erase(self) -> None:
         """Take the block away: up to its first line, then erase what is below."""
         if self._drawn:
-            sys.stderr.write(f"\x1b[{self._drawn}F\x1b[J")
-            sys.stderr.flush()
+            beside(f"\x1b[{self._drawn}F\x1b[J")
             self._drawn = 0
 
     def _draw(self) -> None:

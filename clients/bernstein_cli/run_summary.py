@@ -7,6 +7,7 @@ from typing import Final
 
 from bernstein_cli import exit_codes
 from bernstein_formats.canonical import JsonValue
+from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.progress import INTERRUPTED, ReplayResult, RunResult
 
 UNUSED_SHOWN_MAX: Final = 10
@@ -26,7 +27,8 @@ def exit_code(result: RunResult, *, require_complete: bool) -> int:
 def summary_lines(result: RunResult) -> Iterator[str]:
     """The end of a run in words."""
     what = f"replay {result.run_id}" if result.replay else f"run {result.run_id}"
-    yield f"{what}: {result.outcome}"
+    unvouched = result.replay is not None and result.replay.unvouched
+    yield f"{what}: {result.outcome}{' (unvouched)' if unvouched else ''}"
     yield f"folder: {result.folder}"
     yield (
         f"tasks: {len(result.completed)} done, {len(result.failed)} failed,"
@@ -59,24 +61,30 @@ def _replay_lines(replay: ReplayResult) -> Iterator[str]:
             yield f"  line {call.line}: {call.model} (key {call.key})"
         if replay.unused_count > UNUSED_SHOWN_MAX:
             yield f"  and {replay.unused_count - UNUSED_SHOWN_MAX} more"
+    if replay.unvouched:
+        yield f"unvouched: nothing shows that this is what was recorded: {replay.unvouched}"
     for title in replay.unrecorded_tasks:
         yield f"not recorded, run again without a network: {title}"
 
 
-def advice_lines(result: RunResult, plan_path: Path) -> Iterator[str]:
-    """What to type next."""
+def advice_lines(result: RunResult, options: RunOptions) -> Iterator[str]:
+    """What to type next, here."""
+    is_here = options.project == Path()
+    sdd = "" if is_here else f" --sdd-dir {shlex.quote(str(options.sdd_dir))}"
+    workdir = "" if is_here else f" -w {shlex.quote(str(options.project))}"
     yield "next:"
     if result.next_step:
         yield f"  {result.next_step}"
     run_id = result.run_id
     if result.recording is not None and result.recording.call_count:
-        yield f"  BERNSTEIN_REPLAY_RUN_ID={run_id} bernstein run {shlex.quote(str(plan_path))}"
-    yield f"  bernstein replay {run_id} --verify"
+        offline = " --offline-agents" if result.has_programs else ""
+        yield f"  BERNSTEIN_REPLAY_RUN_ID={run_id} {options.command}{offline}"
+    yield f"  bernstein replay {run_id} --verify{sdd}"
     if result.replay is None:
-        yield f"  bernstein replay {run_id} --re-derive"
-        yield f"  bernstein verify run {run_id} --signing-key-path KEY.pem"
+        yield f"  bernstein replay {run_id} --re-derive{sdd}"
+        yield f"  bernstein verify run {run_id} --signing-key-path KEY.pem{workdir}"
     elif not result.replay.heads_equal:
-        yield f"  bernstein replay diff {result.replay.replay_of} {run_id}"
+        yield f"  bernstein replay diff {result.replay.replay_of} {run_id}{sdd}"
 
 
 def summary_document(result: RunResult) -> dict[str, JsonValue]:
@@ -120,4 +128,5 @@ def _replay_document(replay: ReplayResult) -> dict[str, JsonValue]:
         ],
         "unused_count": replay.unused_count,
         "unrecorded_tasks": list(replay.unrecorded_tasks),
+        "unvouched": replay.unvouched or None,
     }

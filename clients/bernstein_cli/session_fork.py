@@ -26,6 +26,7 @@ from bernstein_formats.errors import Conflict, InvalidInput, NotFound, StoreFail
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.session_journal_verify import seed_rows
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.regular_file import open_regular, read_regular
 
 _NOT_IN_A_LABEL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _DOTS: Final = re.compile(r"\.{2,}")

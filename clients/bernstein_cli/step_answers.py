@@ -47,6 +47,7 @@ from bernstein_formats.session_receipt_verify import (
     SessionReceiptVerdict,
     verify_session_receipt,
 )
+from bernstein_runtime.regular_file import open_regular, read_regular
 
 MISSING = "agent_journal_missing"
 BOTH_MISSING = "One or both journals are missing."

@@ -120,14 +120,13 @@ def _unauthenticated() -> str:
     return f"unauthenticated fields: {', '.join(UNAUTHENTICATED_FIELDS)}"
 
 
-def verification_advice(found: Verification, run_id: str) -> Iterator[str]:
-    """How to go on."""
+def verification_advice(found: Verification, command: str, repair: str) -> Iterator[str]:
+    """How to go on: `command` asks for the run again, `repair` (if anything) puts it in order."""
     yield from (f"note: {note}" for note in found.notes)
     if found.divergent_line is not None:
         yield (
             f"compare line {found.divergent_line} of the journal with a copy that you trust;"
-            f" what precedes it still verifies: `bernstein replay {run_id}"
-            f" --from-step {found.divergent_index}`"
+            f" what precedes it still verifies: `{command} --from-step {found.divergent_index}`"
         )
-    elif found.discarded_count:
-        yield f"a torn end is put in order by `bernstein replay repair {run_id}`"
+    elif found.discarded_count and repair:
+        yield f"a torn end is put in order by `{repair}`"

@@ -7,13 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from bernstein_client.exchanges import ExchangesClient
 from bernstein_client.journal import JournalClient
 from bernstein_client.macs import MacsClient
 from bernstein_client.recorder import RecorderClient
 from bernstein_client.rederiver import RederiverClient
 from bernstein_client.service_channel import ServiceChannel
 from bernstein_client.steps import StepsClient
-from bernstein_runtime.places import places_for
+from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
 
 
@@ -22,10 +23,14 @@ class Services:
 
     def __init__(self, sdd_dir: Path, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
-        self.places = places_for(sdd_dir, environ)
-        self.supervisor = Supervisor(self.places, environ)
+        self.supervisor = Supervisor(places_for(sdd_dir, environ), environ)
         self._channels: list[ServiceChannel] = []
         self._lock = threading.Lock()
+
+    @property
+    def places(self) -> Places:
+        """Where the services are, as far as is known now."""
+        return self.supervisor.places
 
     @cached_property
     def journal(self) -> JournalClient:
@@ -42,6 +47,10 @@ class Services:
     @cached_property
     def recorder(self) -> RecorderClient:
         return RecorderClient(self._connect("recorder"))
+
+    @cached_property
+    def exchanges(self) -> ExchangesClient:
+        return ExchangesClient(self._connect("recorder"))
 
     @cached_property
     def rederiver(self) -> RederiverClient:

@@ -134,8 +134,8 @@ class JournalClient:
     def rebuild_state(self, run_id: str, from_step: int) -> tuple[str, Mapping[str, JsonValue]]:
         """The run that is meant and its state after `from_step` rows."""
         request = journal_pb2.RebuildStateRequest(run_id=run_id, from_step=from_step)
-        answer = self._connection.call(self._stub.RebuildState, request, "RebuildState")
-        return answer.run_id, json.loads(answer.state_json)
+        answers = list(self._connection.stream(self._stub.RebuildState, request))
+        return answers[0].run_id, json.loads(b"".join(each.state_json for each in answers))
 
     def diff_runs(self, run_id_a: str, run_id_b: str) -> RunDifference:
         """Where two runs part. Raises RunNotFound."""
@@ -208,9 +208,11 @@ class JournalClient:
         write: Callable[[bytes], object] | None = None,
         progress: Progress = no_progress,
         audit: AuditRangeWanted | None = None,
+        *,
+        unfinished: bool = False,
     ) -> BuiltReceipt:
         """Have a receipt built and stored beside the run; with `write` its bytes go there instead,
-        and are good only if this returns."""
+        and are good only if this returns. A run that is not finished has to be named as such."""
         request = journal_pb2.BuildReceiptRequest(
             run_id=run_id,
             request_id=self._connection.request_id(),
@@ -218,6 +220,7 @@ class JournalClient:
             signer_token=signer.token if signer else b"",
             download=write is not None,
             audit_window=journal_pb2.AuditWindow(**asdict(audit)) if audit else None,
+            unfinished=unfinished,
         )
         digest = hashlib.sha256()
         for item in self._connection.stream(self._stub.BuildReceipt, request):

@@ -4,6 +4,7 @@ What the contracts call pure must not look at any of these. The interpreter tell
 before it is made, so that `from time import time` made long ago is caught as well.
 """
 
+import gc
 import os
 import random
 import sys
@@ -72,7 +73,7 @@ class _Watch:
             found = _forbidden_function(argument)
         elif event == "call":
             found = _forbidden_code(frame)
-        if found is None or _is_importing(frame):
+        if found is None or _is_for_the_interpreter(frame):
             return
         what, name = found
         error = AmbientAccessError(
@@ -135,9 +136,11 @@ def _shared_random() -> object:
     return getattr(random.random, "__self__", None)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
+def _is_for_the_interpreter(frame: FrameType | None) -> bool:
+    """Whether an import or the garbage collector is at work, which the block did not call."""
+    collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_IMPORTING):
+        if frame.f_code in collecting or frame.f_code.co_filename.startswith(_IMPORTING):
             return True
         frame = frame.f_back
     return False

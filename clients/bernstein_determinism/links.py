@@ -5,6 +5,7 @@ Rules: docs/formats/determinism.md, section 10.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bernstein_determinism.symptoms import SYMPTOMS, Kind
 from bernstein_determinism.turn_record import Action, AskRecord, StepRecord, ToolRecord, TurnRecord
@@ -12,6 +13,11 @@ from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import ReplayDivergenceError
 from bernstein_formats.fingerprint import differing_components, same_composite
 from bernstein_formats.strict_json import canonicalize
+
+# Components that somebody chose; when they differ, another call was asked for.
+_SETTINGS: Final = frozenset(
+    {"family", "model", "provider", "call_class", "temperature", "seed", "max_tokens", "version"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,13 @@ def compare_fingerprints(
     names = tuple(each for each in differing_components(a.components, components) if each != "mode")
     if not names:
         return None
-    kind = Kind.VERSION if names == ("version",) else Kind.FINGERPRINT
-    return Difference(kind, place, names, a.composite, composite)
+    return Difference(_kind_of(names), place, names, a.composite, composite)
+
+
+def _kind_of(names: tuple[str, ...]) -> Kind:
+    if names == ("version",):
+        return Kind.VERSION
+    return Kind.SETTINGS if _SETTINGS.issuperset(names) else Kind.FINGERPRINT
 
 
 def compare_chunks(

@@ -20,7 +20,11 @@ from bernstein_determinism.symptoms import Kind
 from bernstein_determinism.turn_record import Action, AskRecord, ToolRecord, TurnRecord
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import DeterminismError
-from bernstein_formats.fingerprint import Fingerprint, compute_fingerprint
+from bernstein_formats.fingerprint import (
+    Fingerprint,
+    FingerprintMetadata,
+    compute_fingerprint,
+)
 from bernstein_formats.strict_json import canonicalize
 
 CHUNK_CHARACTERS: Final = 32
@@ -96,7 +100,9 @@ class Node:
         if then is not None:
             self._same(links.compare_prompts(then.prompt_sha256, composed.sha256, self._place))
         lane = f"{self._turn_id}/{self._step}/{self.name}"
-        question = Question(model or around.model, call_class, composed.text, lane)
+        question = Question(
+            model or around.model, call_class, composed.text, lane, self._metadata()
+        )
         made = compute_fingerprint(question.key(around.mode, around.version, around.answers.seed))
         if then is not None:
             found = links.compare_fingerprints(then, made.composite, made.components, self._place)
@@ -140,6 +146,10 @@ class Node:
             self._around.reducer(channel)
         self.writes.extend(observed.envelopes)
         return "".join(observed.delivered)
+
+    def _metadata(self) -> FingerprintMetadata:
+        replayed = self._expected.turn.record_id if self._expected else None
+        return FingerprintMetadata(turn_id=self._turn_id, replay_of_event_id=replayed)
 
     def _recorded_ask(self) -> AskRecord | None:
         then = self._recorded("ask")

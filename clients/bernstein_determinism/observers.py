@@ -47,7 +47,7 @@ class Emit:
 
 
 CONTINUE = Continue()
-Verdict: TypeAlias = "Continue | Stop | Emit | tuple[Continue | Stop | Emit, ...]"
+Verdict: TypeAlias = Continue | Stop | Emit | tuple[Continue | Stop | Emit, ...]
 
 
 class StreamObserver(Protocol):

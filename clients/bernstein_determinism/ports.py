@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bernstein_formats.canonical import JsonValue
-from bernstein_formats.fingerprint import FingerprintInput, temperature_bucket
+from bernstein_formats.fingerprint import (
+    FingerprintInput,
+    FingerprintMetadata,
+    temperature_bucket,
+)
 from bernstein_formats.llm_calls import (
     DEFAULT_MAX_TOKENS,
     DEFAULT_TEMPERATURE,
@@ -35,6 +39,8 @@ class Question:
     call_class: str
     prompt: str
     lane: str
+    # Who and when; no part of the key.
+    metadata: FingerprintMetadata = field(default_factory=FingerprintMetadata)
 
     def key(self, mode: RuntimeMode, version: str, seed: int | None) -> FingerprintInput:
         """What its fingerprint is made of, as the recorder makes it. Raises InvalidInput."""

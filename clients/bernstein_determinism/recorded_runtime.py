@@ -104,8 +104,11 @@ def record_run(
     answers = RecorderAnswers(services, session.session_id, mode, seed)
     runtime = _runtime(services, setup, run_id, answers)
     runtime.begin({})
-    yield Recorded(run_id, runtime)
-    _end(services, run_id, session.session_id, has_recording=not mode.is_hermetic)
+    try:
+        yield Recorded(run_id, runtime)
+        _end(services, run_id, session.session_id, has_recording=not mode.is_hermetic)
+    finally:
+        services.recorder.close_session(session.session_id)  # the same account, asked again
 
 
 @contextmanager
@@ -132,8 +135,11 @@ def replay_run(
     answers = RecorderAnswers(services, session.session_id, mode, seed)
     runtime = _runtime(services, setup, run_id, answers)
     runtime.begin({"replay_of": info.run_id})
-    yield Recorded(run_id, runtime)
-    _end(services, run_id, session.session_id, has_recording=False)
+    try:
+        yield Recorded(run_id, runtime)
+        _end(services, run_id, session.session_id, has_recording=False)
+    finally:
+        services.recorder.close_session(session.session_id)
 
 
 @dataclass(frozen=True, slots=True)

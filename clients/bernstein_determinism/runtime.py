@@ -61,13 +61,10 @@ class Runtime:
         )
 
     def take_turn(self, agent: Agent, turn_input: JsonValue, turn_id: str = "") -> TurnRecord:
-        """Have the agent take one turn. Raises InvalidInput in headless-replay: use `replay`."""
-        if self.around.mode.is_hermetic and not turn_id:
-            raise InvalidInput(
-                "headless-replay takes recorded turns: use replay_turn, or name the turn to have it"
-                " answered from what is stored",
-                field="mode",
-            )
+        """Have the agent take one turn and write its row.
+
+        In headless-replay it is answered from what is stored, or raises ReplayDivergenceError.
+        """
         return self._taken(agent, Turn(self.around, turn_id or self._next_id(), turn_input))
 
     def replay(self, recorded: TurnRecord, agent: Agent) -> ReplayResult:
@@ -144,7 +141,7 @@ def assert_turn_deterministic(
 ) -> None:
     """Take one turn in fresh runtimes and assert that it is the same turn each time.
 
-    Equal composites, equal channels, different record ids in increasing order.
+    Equal composites, equal channels, and record ids of their own.
     """
     rows = [runtime.take_turn(agent, turn_input) for runtime in runtimes]
     for row in rows[1:]:

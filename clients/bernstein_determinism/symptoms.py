@@ -17,6 +17,7 @@ class Kind(StrEnum):
 
     INPUT = "input"
     VERSION = "version"
+    SETTINGS = "settings"
     PROMPT = "prompt"
     FINGERPRINT = "fingerprint"
     MISS = "miss"
@@ -54,6 +55,12 @@ SYMPTOMS: Final[Mapping[Kind, Symptom]] = MappingProxyType(
             "version_mismatch",
             "the package or the agent has another version",
             "equal bytes are promised within one version only",
+        ),
+        Kind.SETTINGS: Symptom(
+            None,
+            "fingerprint_mismatch",
+            "the calls ask for another model, seed, temperature or the like",
+            "the setups differ; the fingerprint says so, as it should",
         ),
         Kind.PROMPT: Symptom(
             1,

@@ -21,7 +21,8 @@ from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import DeterminismError
 from bernstein_formats.strict_json import canonicalize
 
-NodeFunction: TypeAlias = Callable[[Node], None]
+# What it returns is not looked at: a node says what it has to say on channels.
+NodeFunction: TypeAlias = Callable[[Node], object]
 Agent: TypeAlias = "Callable[[Turn], None]"
 
 

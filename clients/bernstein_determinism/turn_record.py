@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 from bernstein_formats.canonical import JsonValue
-from bernstein_formats.errors import RowMalformed
+from bernstein_formats.errors import InvalidInput, RowMalformed
 from bernstein_formats.fingerprint import turn_composite
 from bernstein_formats.journal_reader import accepted_rows
 from bernstein_formats.modes import RuntimeMode
@@ -56,6 +56,14 @@ class AskRecord:
             "stored_mode": self.stored_mode,
         }
 
+    def repeated(self) -> dict[str, JsonValue]:
+        """What a replay must repeat of it: nothing of the mode, and of where the answer was."""
+        left_out = ("fingerprint", "source", "stored_mode")
+        members = {name: each for name, each in self.payload().items() if name not in left_out}
+        parts: dict[str, JsonValue] = {**self.components}
+        parts.pop("mode", None)
+        return {**members, "components": parts}
+
 
 @dataclass(frozen=True, slots=True)
 class ToolRecord:
@@ -73,8 +81,12 @@ class ToolRecord:
             "result": self.result,
         }
 
+    def repeated(self) -> dict[str, JsonValue]:
+        """What a replay must repeat of it."""
+        return self.payload()
 
-Action: TypeAlias = "AskRecord | ToolRecord"
+
+Action: TypeAlias = AskRecord | ToolRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +98,14 @@ class StepRecord:
     channels: Mapping[str, str]
 
     def payload(self) -> dict[str, JsonValue]:
-        return {
-            "nodes": {name: [each.payload() for each in made] for name, made in self.nodes.items()},
-            "writes": dict(self.writes),
-            "channels": dict(self.channels),
-        }
+        return self._with({name: [a.payload() for a in made] for name, made in self.nodes.items()})
+
+    def repeated(self) -> dict[str, JsonValue]:
+        """What a replay must repeat of it."""
+        return self._with({name: [a.repeated() for a in made] for name, made in self.nodes.items()})
+
+    def _with(self, nodes: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        return {"nodes": nodes, "writes": dict(self.writes), "channels": dict(self.channels)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +132,9 @@ class TurnRecord:
                 yield from (each for each in step.nodes[name] if isinstance(each, AskRecord))
 
     def content_sha256(self) -> str:
-        """One hash over what a replay must repeat: nothing of who, when, in which mode or from
-        which store."""
-        asks = [
-            [each.prompt_sha256, each.answer_sha256, [*each.chunk_lengths], [*each.verdicts]]
-            for each in self.asks()
-        ]
-        states = [[dict(step.writes), dict(step.channels)] for step in self.steps]
-        content = [self.turn_id, self.version, self.input, asks, states, dict(self.views)]
+        """One hash over what a replay must repeat: all but ids, the mode, and the stores."""
+        steps = [step.repeated() for step in self.steps]
+        content = [self.turn_id, self.version, self.input, steps, dict(self.views)]
         return sha256(canonicalize(content)).hexdigest()
 
     def payload(self) -> dict[str, JsonValue]:
@@ -153,10 +163,10 @@ def parse_turn(row: Mapping[str, JsonValue], line: int = 0) -> TurnRecord:
     """Read a row. Raises RowMalformed, also where its own hash or fingerprint does not fit it."""
     try:
         turn = _turn(row)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        made = (turn.content_sha256(), turn.fingerprint_composite)
+    except (AttributeError, KeyError, TypeError, ValueError, InvalidInput) as error:
         raise _malformed(line, f"{type(error).__name__}: {error}") from error
-    given = (row.get("content_sha256"), row.get("fingerprint_composite"))
-    if given != (turn.content_sha256(), turn.fingerprint_composite):
+    if made != (row.get("content_sha256"), row.get("fingerprint_composite")):
         raise _malformed(line, "its hash or its fingerprint is not that of its content")
     return turn
 

@@ -101,7 +101,11 @@ async def _until_stopped(
         asyncio.create_task(server.serve(sockets=[each]))
         for server, each in zip(servers, sockets, strict=True)
     ]
-    while not stopping.is_set() and activity.idle_seconds() < started.idle_seconds:
+    while (
+        not stopping.is_set()
+        and started.lock.is_current()
+        and activity.idle_seconds() < started.idle_seconds
+    ):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), TICK_SECONDS)
     structlog.get_logger().info("stopping")

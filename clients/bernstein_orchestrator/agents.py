@@ -10,7 +10,13 @@ from bernstein_formats.errors import ProviderFailed
 from bernstein_orchestrator.events import Endpoint
 from bernstein_orchestrator.plan import CommandAgent
 from bernstein_orchestrator.ports import Recorder
-from bernstein_orchestrator.processes import Ending, Finished, allowed_environment, run_program
+from bernstein_orchestrator.processes import (
+    Ending,
+    Finished,
+    Groups,
+    allowed_environment,
+    run_program,
+)
 from bernstein_orchestrator.sidecars import VARIABLE, Observed, Sidecars
 from bernstein_orchestrator.workspace import Workspace
 
@@ -86,6 +92,7 @@ class Programs:
         self._environment = environment
         self._stop = stop
         self._prefix = prefix
+        self._groups = Groups()
 
     def work(self, agent: CommandAgent, agent_id: str = "") -> Work:
         folder = (self._top / agent.working_folder).resolve()
@@ -98,6 +105,7 @@ class Programs:
             environment[VARIABLE] = str(sidecar)
         finished = run_program(
             [*self._prefix, *agent.command],
+            groups=self._groups,
             folder=folder,
             environment=environment,
             timeout_seconds=agent.timeout_seconds,
@@ -116,11 +124,16 @@ class Programs:
         """Run a shell command line, as the peer does for a test."""
         return run_program(
             [*self._prefix, "sh", "-c", command],
+            groups=self._groups,
             folder=self._top,
             environment=allowed_environment(self._environment),
             timeout_seconds=timeout_seconds,
             stop=self._stop,
         )
+
+    def end(self) -> None:
+        """Leave none behind: whoever calls this waits for nothing any more."""
+        self._groups.end()
 
 
 def _failure(finished: Finished, agent: CommandAgent) -> str:

@@ -124,14 +124,20 @@ class Performance:
         if loop.divergence:
             stop.set()  # nobody waits for what still runs
         account = self._end(outcome, loop, calls, script=self.script if kept_to_it else None)
-        return self._result(outcome, loop, account, self.journal.finish_run(self.run_id))
+        return self._result(outcome, loop, account, self._finish())
 
     def _abandon(self, loop: Loop | None, calls: ModelCalls | None) -> None:
         """End a run that failed in the middle as far as that is possible."""
         account = self._end(FAILED, loop, calls, script=None)
         if account is not None and account.coverage_line:
             self.report(Noted(account.coverage_line))
-        self.journal.finish_run(self.run_id)
+        self._finish()
+
+    def _finish(self) -> FinishedRun:
+        finished = self.journal.finish_run(self.run_id, spine_seal=self.options.spine_seal)
+        for note in finished.notes:
+            self.report(Noted(f"note: {note}"))
+        return finished
 
     def _append_start(self) -> None:
         script, prepared = self.script, self.prepared
@@ -227,6 +233,7 @@ class Performance:
             recording=self._recording(account) if replay is None else None,
             replay=replay,
             next_step=_next_step(self.options, outcome),
+            has_programs=bool(self.prepared.command_tasks),
         )
 
     def _replay_result(
@@ -247,6 +254,7 @@ class Performance:
             unused_calls=account.unused_calls if account is not None else (),
             unused_count=account.unused_count if account is not None else 0,
             unrecorded_tasks=_titles(self.prepared.command_tasks),
+            unvouched=script.unvouched,
         )
 
 
@@ -274,7 +282,4 @@ def _titles(tasks: tuple[Task, ...]) -> tuple[str, ...]:
 def _next_step(options: RunOptions, outcome: str) -> str:
     if options.replay_run_id or outcome == COMPLETED:
         return ""
-    return (
-        f"`bernstein run {options.plan_path}` starts again, as a new run, with the files as they"
-        " are now"
-    )
+    return f"`{options.command}` starts again, as a new run, with the files as they are now"

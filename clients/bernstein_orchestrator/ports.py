@@ -5,7 +5,7 @@ from typing import Protocol
 
 from bernstein_client.appender import AppendResult
 from bernstein_client.recorder import Account, Answer, Provider, Recording, Session
-from bernstein_client.values import FinishedRun
+from bernstein_client.values import FinishedRun, Verification
 from bernstein_formats.canonical import JsonValue
 
 
@@ -16,8 +16,9 @@ class Journal(Protocol):
     def append_many(
         self, run_id: str, events: Sequence[tuple[str, Mapping[str, JsonValue]]]
     ) -> AppendResult: ...
-    def finish_run(self, run_id: str) -> FinishedRun: ...
+    def finish_run(self, run_id: str, *, spine_seal: bool = True) -> FinishedRun: ...
     def read_journal(self, run_id: str) -> Iterator[bytes]: ...
+    def verify_run(self, run_id: str) -> Verification: ...
 
 
 class Recorder(Protocol):

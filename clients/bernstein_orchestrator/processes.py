@@ -58,9 +58,51 @@ def allowed_environment(
     }
 
 
+class Groups:
+    """The process groups at work, so that who ends in a hurry leaves none of them behind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at_work: set[int] = set()
+        self._is_closed = False
+
+    def start(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes] | None":
+        """Start a program in a group of its own; None once they were ended."""
+        with self._lock:
+            if self._is_closed:
+                return None
+            process = subprocess.Popen(  # noqa: S603 - running the plan's program is the task
+                command,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                close_fds=True,
+                start_new_session=True,
+            )
+            self._at_work.add(process.pid)
+            return process
+
+    def forget(self, group: int) -> None:
+        """It is over."""
+        with self._lock:
+            self._at_work.discard(group)
+
+    def end(self) -> None:
+        """Kill what is at work, and let nothing start any more."""
+        with self._lock:
+            self._is_closed = True
+            for group in self._at_work:
+                _signal_group(group, signal.SIGKILL)
+
+
 def run_program(
     command: Sequence[str],
     *,
+    groups: Groups,
     folder: Path,
     environment: Mapping[str, str],
     timeout_seconds: float,
@@ -68,18 +110,11 @@ def run_program(
 ) -> Finished:
     """Run to the end, to the time limit, or until `stop` is set."""
     try:
-        process = subprocess.Popen(  # noqa: S603 - running the plan's program is the task
-            command,
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            close_fds=True,
-            start_new_session=True,
-        )
+        process = groups.start(command, folder, environment)
     except (OSError, ValueError) as error:
         return Finished(Ending.NOT_STARTED, tail=f"{command[0]}: {error}")
+    if process is None:
+        return Finished(Ending.STOPPED)
     with process:
         tail = _Tail(process.stdout)
         ending = _wait(process, timeout_seconds, stop)
@@ -89,6 +124,7 @@ def run_program(
                 process.wait(_GRACE_SECONDS)
         is_ended = _signal_group(process.pid, signal.SIGKILL)
         process.wait()
+        groups.forget(process.pid)
         return Finished(ending, process.returncode, tail.text(), is_ended)
 
 

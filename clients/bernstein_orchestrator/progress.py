@@ -78,7 +78,10 @@ def warner(report: Report) -> Callable[[str], None]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """How a replay compares with its recording; equal heads leave `first_difference` empty."""
+    """How a replay compares with its recording; equal heads leave `first_difference` empty.
+
+    `unvouched` says why nothing shows that the recording is what was recorded.
+    """
 
     replay_of: str
     recorded_head: str
@@ -90,6 +93,7 @@ class ReplayResult:
     unused_calls: tuple[UnusedCall, ...]
     unused_count: int
     unrecorded_tasks: tuple[str, ...]
+    unvouched: str = ""
 
     @property
     def heads_equal(self) -> bool:
@@ -111,6 +115,7 @@ class RunResult:
     recording: Recording | None
     replay: ReplayResult | None
     next_step: str
+    has_programs: bool = False
 
     @property
     def is_good(self) -> bool:

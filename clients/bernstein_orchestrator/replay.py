@@ -38,7 +38,10 @@ class RecordedOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a replay takes from the recorded journal; `end` is empty for a run that was cut off."""
+    """What a replay takes from the recorded journal; `end` is empty for a run that was cut off.
+
+    `unvouched` says why nothing shows that this is what was recorded; empty where something does.
+    """
 
     run_id: str
     rows: tuple[Row, ...]
@@ -55,6 +58,7 @@ class Script:
     calls: Recording | None
     end: str
     head: str
+    unvouched: str = ""
 
 
 def read_script(chunks: Iterable[bytes], run_id: str) -> Script:

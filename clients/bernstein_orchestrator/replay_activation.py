@@ -1,8 +1,10 @@
 """What a replay refuses before anything starts, and what it merely warns of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from bernstein_client.recorder import Recording
+from bernstein_client.values import Verification
 from bernstein_formats.errors import InvalidInput, RecordingChanged
 from bernstein_orchestrator.activation import Prepared
 from bernstein_orchestrator.options import RunOptions
@@ -27,13 +29,17 @@ def activate_replay(
     script = read_script(journal.read_journal(options.replay_run_id), options.replay_run_id)
     _check_plan(options, prepared, script)
     _check_commands(options, prepared)
-    if recording is not None:
-        _check_recording(options, script, recording, warn)
+    if recording is not None and script.calls is not None:
+        _check_recording(options, script.calls, recording)
+    verification = journal.verify_run(options.replay_run_id)
+    _check_seal(options, verification)
+    unvouched = "; ".join(_doubts(options, script, recording, verification))
+    if unvouched:
+        script = replace(script, unvouched=unvouched)
+        warn(f"nothing vouches for this recording: {unvouched}")
     for difference in script.surroundings.differences(prepared.surroundings):
         warn(difference)
     _compare_extensions(prepared, script, warn)
-    if not script.end:
-        warn(f"run {options.replay_run_id} was cut off; its replay ends where it does")
     return script, recording
 
 
@@ -78,20 +84,42 @@ def _check_commands(options: RunOptions, prepared: Prepared) -> None:
         )
 
 
-def _check_recording(
-    options: RunOptions, script: Script, recording: Recording, warn: Callable[[str], None]
-) -> None:
-    if script.calls is None:
-        warn(f"no row of run {options.replay_run_id} vouches for its recorded calls")
-    elif script.calls != recording:
+def _check_recording(options: RunOptions, calls: Recording, recording: Recording) -> None:
+    if calls != recording:
         raise RecordingChanged(
             f"the recorded calls of run {options.replay_run_id} are not what its journal says:"
             f" {recording.call_count} calls of {recording.size_bytes} bytes, recorded were"
-            f" {script.calls.call_count} of {script.calls.size_bytes}"
-            f" (SHA-256 {recording.sha256_hex[:12]}…, recorded {script.calls.sha256_hex[:12]}…);"
+            f" {calls.call_count} of {calls.size_bytes}"
+            f" (SHA-256 {recording.sha256_hex[:12]}…, recorded {calls.sha256_hex[:12]}…);"
             " restore llm_calls.jsonl from a copy",
             run_id=options.replay_run_id,
         )
+
+
+def _check_seal(options: RunOptions, verification: Verification) -> None:
+    """Refuse a journal that is not the one that was sealed, wherever that is known from."""
+    wrong = [*verification.errors, *(each.reason for each in verification.findings)]
+    if verification.identity == "mismatched" or verification.findings:
+        raise RecordingChanged(
+            f"the journal of run {options.replay_run_id} is not what was recorded:"
+            f" {'; '.join(wrong[:5]) or 'its seal does not match'}; see"
+            f" `bernstein replay {options.replay_run_id} --verify` and restore it from a copy",
+            run_id=options.replay_run_id,
+        )
+
+
+def _doubts(
+    options: RunOptions, script: Script, recording: Recording | None, verification: Verification
+) -> Iterator[str]:
+    """What keeps a recording from being known as the one that was made."""
+    if recording is not None and script.calls is None:
+        yield f"no row of run {options.replay_run_id} binds its recorded calls"
+    if not script.end:
+        yield "no row ends it: it was cut off, or never ended, and its replay ends where it does"
+    if verification.identity != "verified":
+        yield "no seal says what was recorded"
+        if script.run_id != options.replay_run_id:
+            yield f"its rows name another run, {script.run_id}"
 
 
 def _compare_extensions(prepared: Prepared, script: Script, warn: Callable[[str], None]) -> None:

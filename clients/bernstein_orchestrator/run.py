@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from bernstein_formats.audit_log import AuditFields
 from bernstein_orchestrator.activation import Prepared, prepare
@@ -16,13 +17,15 @@ from bernstein_orchestrator.mirror import Mirror
 from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.performance import Performance
 from bernstein_orchestrator.ports import Journal, Recorder
-from bernstein_orchestrator.progress import Report, RunResult, warner
+from bernstein_orchestrator.progress import Noted, Report, RunResult, warner
 from bernstein_orchestrator.replay import Script
 from bernstein_orchestrator.replay_activation import activate_replay, offline_commands
 from bernstein_orchestrator.run_folder import create_run
 from bernstein_orchestrator.schedule import Schedule
 from bernstein_orchestrator.sidecars import Sidecars
 from bernstein_orchestrator.workspace import Workspace
+
+_STOPPING: Final = "stopping; press Ctrl-C again to stop at once"
 
 
 def run_plan(
@@ -40,7 +43,8 @@ def run_plan(
     `audit` appends to the audit log; a replay has nothing to tell it.
 
     What is refused raises before a run exists. An error in the middle is raised after the run has
-    been ended as failed; ReplayMissError is one. Setting `stop`, or Ctrl-C, ends it as interrupted.
+    been ended as failed; ReplayMissError is one. Setting `stop`, Ctrl-C, SIGTERM and SIGHUP end it
+    as interrupted; a second signal raises KeyboardInterrupt, and no program is left at work.
     """
     stop = stop or threading.Event()
     warn = warner(report)
@@ -50,7 +54,7 @@ def run_plan(
         script, recording = activate_replay(options, prepared, journal, recorder(), warn)
     prefix = offline_commands(options, prepared)
     with ExitStack() as stack:
-        stack.enter_context(stopping_on_signals(stop))
+        stack.enter_context(stopping_on_signals(stop, lambda: report(Noted(_STOPPING))))
         workspace = _workspace(options, prepared, script, stack)
         run_id = create_run(options, prepared, script, journal, clock())
         max_agents = script.max_agents if script is not None else prepared.max_agents
@@ -71,6 +75,7 @@ def run_plan(
         programs = Programs(
             workspace, options.environment, stop, prefix, Sidecars(options.sdd_dir, run_id)
         )
+        stack.callback(programs.end)
         performance.announce()
         return performance.carry_out(workspace, programs, stop, recorder, recording)
 

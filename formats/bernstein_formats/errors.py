@@ -48,7 +48,8 @@
 Names that the specification gives (`ReplayMissError`, ...) keep their spelling.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 
 class BernsteinError(Exception):
@@ -235,3 +236,13 @@ class ProviderFailed(BernsteinError):
 
 class Unavailable(BernsteinError):
     reason = "UNAVAILABLE"
+
+
+def _all_below(kind: type[BernsteinError]) -> list[type[BernsteinError]]:
+    return [kind, *(found for below in kind.__subclasses__() for found in _all_below(below))]
+
+
+# Whoever is told a reason by another process raises the class that has it.
+BY_REASON: Final[Mapping[str, type[BernsteinError]]] = {
+    kind.reason: kind for kind in _all_below(BernsteinError)
+}

@@ -6,12 +6,15 @@ more than 4300 digits or at deep nesting, that line is discarded here.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from bernstein_formats.canonical import JsonValue, parse_json
-from bernstein_formats.errors import InvalidInput, RowMalformed
+from bernstein_formats.errors import InvalidInput, LimitExceeded, RowMalformed
 
 Row: TypeAlias = dict[str, JsonValue]
+
+# Longer lines than the peer or we ever wrote; read at all for the sake of imported journals.
+LINE_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 class LineBlocks:
@@ -26,10 +29,13 @@ class LineBlocks:
         self.ends_with_newline = True
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        """Give the lines once; no more than a chunk and one line is held."""
+        """Give the lines once; no more than a chunk and one line is held.
+
+        Raises LimitExceeded where a line goes on too long.
+        """
         begun: list[bytes] = []
         returns = False  # whether one is in what was begun
-        for chunk in self._chunks:
+        for chunk in bounded(self._chunks):
             if not returns and chunk.find(b"\r") < 0:
                 lines = chunk.split(b"\n")
                 begun.append(lines[0])
@@ -51,6 +57,20 @@ class LineBlocks:
         if rest:
             self.ends_with_newline = rest.endswith(b"\r")
             yield _split(rest if self.ends_with_newline else rest + b"\n")
+
+
+def bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks; LimitExceeded where a line goes on too long."""
+    begun = 0
+    for chunk in chunks:
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        begun = len(chunk) - end if end else begun + len(chunk)
+        if begun > LINE_BYTES_MAX:
+            raise LimitExceeded(
+                f"a line has more than {LINE_BYTES_MAX} bytes; no journal writes such rows",
+                limit=LINE_BYTES_MAX,
+            )
+        yield chunk
 
 
 def _end_of_last_line(chunk: bytes) -> int:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from bernstein_formats.canonical import Profile
 from bernstein_formats.errors import InvalidInput, JournalError
 from bernstein_formats.event_journal import event_hash, payload_hash
-from bernstein_formats.journal_reader import Row, accepted_rows, is_blank, parse_row
+from bernstein_formats.journal_reader import (
+    LINE_BYTES_MAX,
+    Row,
+    accepted_rows,
+    is_blank,
+    parse_row,
+)
 from bernstein_formats.journal_verify import JournalSeal, JournalVerification, verify_journal
 
 # Called anew for each pass over the file.
@@ -20,8 +26,6 @@ Read = Callable[[], Iterable[bytes]]
 _ROW_BEGINS = b'{"ts": '
 # A damaged line is searched for this many beginnings of rows.
 _BEGINNINGS_MAX = 16
-# No longer line is searched: a row read is at most 128 MiB.
-_SEARCHED_BYTES_MAX = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,7 @@ def _rows_in(
 ) -> Iterator[tuple[bytes, Row]]:
     """The rows in damaged lines that follow a head, one after the other."""
     for line in lines:
-        if len(line) > _SEARCHED_BYTES_MAX:
+        if len(line) > LINE_BYTES_MAX:
             continue
         text = line.replace(b"\0", b"").strip(b"\r\n")
         begin = 0

@@ -9,6 +9,11 @@ from bernstein_formats.event_journal import ENVELOPE_NAMES
 UNAUTHENTICATED_FIELDS = tuple(sorted(ENVELOPE_NAMES))
 # More discarded lines or findings than this are counted, not listed.
 MAX_LISTED = 1000
+# A note on a run that bears the mark of `paths.incomplete_path` and no seal.
+INCOMPLETE_NOTE = (
+    "incomplete: the run was begun here and is not finished; it goes on, or rows may be missing"
+    " behind its last one"
+)
 
 
 class Identity(StrEnum):

@@ -54,6 +54,18 @@ def llm_calls_path(run_id: str) -> str:
     return f"{run_folder(run_id)}/llm_calls.jsonl"
 
 
+def llm_http_path(run_id: str) -> str:
+    """Name the recorded exchanges of agents with their providers."""
+    return f"{run_folder(run_id)}/llm_http.jsonl"
+
+
+def llm_http_body_path(run_id: str, digest: str) -> str:
+    """Name a body of a recorded exchange; `digest` is its SHA-256 in lower-case hexadecimal."""
+    if not _DIGEST.fullmatch(digest):
+        raise InvalidInput(f"{digest!r} is no digest: use 64 lower-case hexadecimal digits")
+    return f"{run_folder(run_id)}/llm_http/{digest[:2]}/{digest}"
+
+
 def metadata_path(run_id: str) -> str:
     """Name the run's metadata."""
     return f"{run_folder(run_id)}/metadata.json"
@@ -67,6 +79,11 @@ def replay_path(run_id: str) -> str:
 def seal_path(run_id: str) -> str:
     """Name the seal and the key that made it."""
     return f"{run_folder(run_id)}/seal.json"
+
+
+def incomplete_path(run_id: str) -> str:
+    """Name the mark of a run that was begun here and is not sealed yet."""
+    return f"{run_folder(run_id)}/incomplete.json"
 
 
 def divergence_report_path(run_id: str) -> str:

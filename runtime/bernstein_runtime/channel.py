@@ -46,7 +46,7 @@ def call(
     method: str,
     send: Callable[[], Answer],
     *,
-    revive: Callable[[], None] = lambda: None,
+    revive: Callable[[], object] = lambda: None,
 ) -> Answer:
     """The answer of `send`, its failures as our errors, tried again where that is safe."""
 
@@ -56,16 +56,18 @@ def call(
         except grpc.RpcError as failure:
             raise error_from(failure) from None
 
-    def before_retry(_: object) -> None:
-        revive()
-
     if not is_idempotent(method):
         return attempt()
     retrying = Retrying(
         retry=retry_if_exception_type((Unavailable, QueueFull)),
         stop=stop_after_delay(RETRY_SECONDS),
         wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
-        before_sleep=before_retry,
         reraise=True,
     )
-    return retrying(attempt)
+    for each in retrying:
+        with each:
+            # Part of the attempt: that it cannot be revived yet is a reason to try again.
+            if each.retry_state.attempt_number > 1:
+                revive()
+            return attempt()
+    raise AssertionError("the last attempt raises or returns")

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bernstein_formats.errors import Conflict, StoreFailed
+from bernstein_formats.errors import Conflict
+from bernstein_runtime.disk import failed
 
 POLL_SECONDS = 0.02
 
@@ -22,23 +23,36 @@ class LockFile:
 
     def acquire(self) -> None:
         """Take the lock, waiting for it as long as was said, or raise Conflict."""
-        try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreFailed(f"cannot open {self._path}: {error.strerror}") from error
         give_up = time.monotonic() + self._wait_seconds
         while not self._taken():
             if time.monotonic() >= give_up:
-                self.release()
                 raise Conflict(f"{self._path} is held by another live process", path=self._path)
             time.sleep(POLL_SECONDS)
 
     def _taken(self) -> bool:
+        # Opened each time: the file may be removed, and made anew by another process, meanwhile.
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise failed(self._path, error) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self.release()
             return False
-        return True
+        if self.is_current():
+            return True
+        self.release()
+        return False
+
+    def is_current(self) -> bool:
+        """Whether what is locked is still under its name; not so once its folder was removed."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True  # it cannot be told now
 
     def release(self) -> None:
         """Give the lock back."""
@@ -57,3 +71,20 @@ class LockFile:
         trace: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def is_held(path: Path) -> bool:
+    """Whether a live process holds the lock. Looking shares it for an instant."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        return True  # another user's: nobody but that user can tell
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

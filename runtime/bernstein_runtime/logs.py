@@ -1,13 +1,28 @@
 """structlog to stderr: one JSON line an event, never a payload, a prompt or a key."""
 
+import io
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
 
 Event = MutableMapping[str, Any]
+
+
+class LossyStream(io.TextIOBase):
+    """stderr, except that a line is lost where it cannot be written: a full disk ends no call."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def configure_logs(service: str) -> None:
@@ -29,5 +44,5 @@ def configure_logs(service: str) -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(sort_keys=True),
         ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, LossyStream())),
     )

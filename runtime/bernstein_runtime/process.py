@@ -2,12 +2,15 @@
 
 The supervisor greets with one line on standard input: the token that the journal shows the signer.
 The pipe stays open as long as the supervisor lives, and a service ends with it. A service started
-by something else (standard input empty) has no token and stands by itself.
+by something else (standard input empty) has no token and stands by itself. Standard output is for
+a refusal alone, so that it reaches whoever asked also when no log can be written.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from bernstein_runtime.config import SupervisorConfig, load_table
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.logs import configure_logs
 from bernstein_runtime.places import Places, make_state, places_for
+from bernstein_runtime.refusal import refusal_of
 from bernstein_runtime.server import Listener
 
 # A service whose supervisor was killed finishes its calls before it gives the lock up.
@@ -34,10 +38,17 @@ class Started:
     token: bytes
     parent: int | None
     idle_seconds: float
+    lock: LockFile
 
     def listener(self, token: bytes = b"") -> Listener:
         """The service's own socket; `token` is what its callers must present."""
-        return Listener(self.places.socket(self.name), self.idle_seconds, token, self.parent)
+        return Listener(
+            self.places.socket(self.name),
+            self.idle_seconds,
+            token,
+            self.parent,
+            self.lock.is_current,
+        )
 
 
 def service_process(name: str, run: Callable[[Started], None]) -> None:
@@ -45,14 +56,23 @@ def service_process(name: str, run: Callable[[Started], None]) -> None:
     configure_logs(name)
     if len(sys.argv) != 2:
         sys.exit(f"usage: bernstein-{name} SDD_DIR")
+    refusals = _own_stdout()
     try:
         started = _started(name, Path(sys.argv[1]), os.environ)
-        wait = 0.0 if started.parent is None else LOCK_WAIT_SECONDS
-        with LockFile(started.places.state_dir / f"{name}.lock", wait):
+        with started.lock:
             run(started)
     except BernsteinError as error:
         structlog.get_logger().error("refused", reason=error.reason, error=error.message)
+        with suppress(OSError):  # whoever started us may be gone
+            os.write(refusals, json.dumps(refusal_of(error)).encode() + b"\n")  # noqa: TID251 - not evidence
         sys.exit(1)
+
+
+def _own_stdout() -> int:
+    """Standard output for us alone; what anything else prints goes to the log."""
+    own = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return own
 
 
 def _started(name: str, sdd_dir: Path, environ: Mapping[str, str]) -> Started:
@@ -60,11 +80,14 @@ def _started(name: str, sdd_dir: Path, environ: Mapping[str, str]) -> Started:
     places = places_for(sdd_dir, environ)
     make_state(places)
     config = load_table(SupervisorConfig, "supervisor", places.state_dir, environ)
+    parent = sys.stdin.fileno() if greeting else None
+    wait = 0.0 if parent is None else LOCK_WAIT_SECONDS
     return Started(
         name=name,
         places=places,
         environ=environ,
         token=greeting.strip(),
-        parent=sys.stdin.fileno() if greeting else None,
+        parent=parent,
         idle_seconds=config.idle_seconds,
+        lock=LockFile(places.state_dir / f"{name}.lock", wait),
     )

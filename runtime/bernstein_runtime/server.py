@@ -21,7 +21,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from bernstein_formats.errors import BernsteinError, NotAllowed, Unavailable
+from bernstein_formats.errors import BernsteinError, NotAllowed, StoreFailed, Unavailable
 from bernstein_runtime import limits
 from bernstein_runtime.status import DETAILS_KEY, code_of, details_of, printable
 
@@ -34,6 +34,7 @@ OPTIONS = [
 ]
 # How long calls in flight may take when the service stops.
 STOP_GRACE_SECONDS = 5.0
+TICK_SECONDS = 0.5
 # Generic in the stubs only.
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 log = structlog.get_logger()
@@ -144,6 +145,8 @@ class Listener:
     token: bytes = b""
     # A pipe that ends with whoever started this process; None: it stands by itself.
     parent: int | None = None
+    # Whether the state folder is still the one that this process has locked.
+    holds_place: Callable[[], bool] = lambda: True
 
 
 def serve(
@@ -155,8 +158,9 @@ def serve(
     streams_max: int = 0,
     end_streams: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or idleness; `register` adds the servicer and names it.
+    """Serve until SIGTERM, SIGINT, idleness or the loss of the state folder.
 
+    `register` adds the servicer and names it.
     `busy` keeps an idle server alive; `finish` runs last, when no call is in flight any more.
     Streams without an end have threads beside the usual ones; `end_streams` ends them at a stop.
     """
@@ -176,8 +180,11 @@ def serve(
     _bind(server, listener.socket)
     server.start()
     log.info("serving", socket=str(listener.socket), pid=os.getpid())
-    while not stopping.wait(0.5):
-        if activity.idle_seconds() >= listener.idle_seconds and not busy():
+    while not stopping.wait(TICK_SECONDS):
+        if not listener.holds_place():
+            log.error("displaced", error="the state folder was removed or replaced")
+            stopping.set()
+        elif activity.idle_seconds() >= listener.idle_seconds and not busy():
             stopping.set()
     log.info("stopping")
     health_of.enter_graceful_shutdown()
@@ -210,5 +217,10 @@ def _bind(server: grpc.Server, socket: Path) -> None:
     before = os.umask(0o177)
     try:
         server.add_insecure_port(f"unix:{socket}")
+    except RuntimeError as error:
+        raise StoreFailed(
+            f"nothing can listen at {socket}; make its folder writable, or set XDG_RUNTIME_DIR",
+            path=socket,
+        ) from error
     finally:
         os.umask(before)

@@ -8,7 +8,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from bernstein_formats import errors
-from bernstein_formats.errors import BernsteinError
+from bernstein_formats.errors import BY_REASON, BernsteinError
 
 DOMAIN = "bernstein_api"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -30,15 +30,6 @@ CODES: dict[type[BernsteinError], grpc.StatusCode] = {
     errors.StoreFailed: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ProviderFailed: grpc.StatusCode.FAILED_PRECONDITION,
     errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
-}
-
-
-def _all_below(kind: type[BernsteinError]) -> list[type[BernsteinError]]:
-    return [kind, *(found for below in kind.__subclasses__() for found in _all_below(below))]
-
-
-BY_REASON: dict[str, type[BernsteinError]] = {
-    kind.reason: kind for kind in _all_below(BernsteinError)
 }
 
 
@@ -82,10 +73,14 @@ def error_from(failure: grpc.RpcError) -> BernsteinError:
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return errors.LimitExceeded(f"message over the limit: {text}")
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return errors.Unavailable(f"the service went away: {text}")
+        return errors.Unavailable(
+            "the service went away, or does not answer; try again, and see"
+            " `bernstein services status`",
+            transport=text,
+        )
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return errors.Unavailable(
-            "the service did not answer in time; see `bernstein services logs`"
+            "the service did not answer in time; see `bernstein services status`"
         )
     return BernsteinError(f"{text}; see `bernstein services logs`")
 

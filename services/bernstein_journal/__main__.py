@@ -6,6 +6,7 @@ from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_journal.creation import RunMaker
 from bernstein_journal.macs import Macs
 from bernstein_journal.origin import origin_of
+from bernstein_journal.readiness import readiness
 from bernstein_journal.receipts import ReceiptMaker
 from bernstein_journal.sealing import Sealer
 from bernstein_journal.service import JournalService
@@ -37,6 +38,7 @@ def run(started: Started) -> None:
     sealer = Sealer(store, origin, signer, seal_key_file)
     macs = Macs(store, clock, signer)
     witnesses = Witnesses(store, origin, places.secrets_dir / "signer" / "ledger.jsonl", signer)
+    verifier = Verifier(store, places.sdd_dir, seal_key_file, witnesses)
     writer, verbatim = Writer(store, clock), VerbatimLogs(store)
     steps = StepJournals(store, clock)
     watchers = Watchers(store, writer.stored_size)
@@ -45,12 +47,12 @@ def run(started: Started) -> None:
         places=places,
         store=store,
         writer=writer,
-        maker=RunMaker(store, clock, sealer.check_ledger),
-        verifier=Verifier(store, places.sdd_dir, seal_key_file, witnesses),
+        maker=RunMaker(store, clock, readiness(places, sealer.check_ledger)),
+        verifier=verifier,
         sealer=sealer,
         spine_sealer=SpineSealer(store, clock, macs.pending),
         macs=macs,
-        receipts=ReceiptMaker(store, places.state_dir, origin, sealer),
+        receipts=ReceiptMaker(store, places.state_dir, origin, sealer, verifier.sealed),
         verbatim=verbatim,
         steps=steps,
         resident_signer=signer,

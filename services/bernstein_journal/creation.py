@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from bernstein_formats import paths
-from bernstein_formats.errors import InvalidInput, RunExists
+from bernstein_formats.errors import BernsteinError, InvalidInput, RunExists
 from bernstein_runtime.clock import Clock
 from bernstein_store.store import Mark, Store
 
@@ -50,16 +50,25 @@ class RunMaker:
             raise RunExists(f"run {run_id} exists already; choose another id", run_id=run_id)
 
     def _complete(self, run_id: str, metadata: bytes, replay: bytes) -> str:
-        """Whatever of the run is not there yet."""
-        if run_id not in self._store.run_ids():
+        """Whatever of the run is not there yet; a folder that stays empty goes again."""
+        is_new = run_id not in self._store.run_ids()
+        if is_new:
             self._store.make_run(run_id)
+        try:
+            self._put_files(run_id, metadata, replay)
+        except BernsteinError:
+            if is_new:
+                self._store.remove_run(run_id, (), "")
+            raise
+        return run_id
+
+    def _put_files(self, run_id: str, metadata: bytes, replay: bytes) -> None:
         for name, content in (
             (paths.metadata_path(run_id), metadata),
             (paths.replay_path(run_id), replay),
         ):
             if content and self._store.get(name) is None:
                 self._store.put(name, content)
-        return run_id
 
     def _new_id(self) -> str:
         now = datetime.fromtimestamp(self._clock.now_seconds(), UTC)

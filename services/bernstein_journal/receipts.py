@@ -14,14 +14,15 @@ from typing import IO
 from bernstein_formats import paths
 from bernstein_formats.audit_log import AuditWalk, segment_lines
 from bernstein_formats.audit_range import AuditSelection, AuditWindow, given_macs
-from bernstein_formats.errors import SignatureWrong
+from bernstein_formats.errors import JournalError, SignatureWrong
 from bernstein_formats.journal_reader import LineBlocks
+from bernstein_formats.journal_verdict import JournalSeal
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.receipt_build import ReceiptBuilder
 from bernstein_formats.receipt_file import receipt_cose, receipt_head, receipt_tail
 from bernstein_formats.run_receipt import ReceiptSignature, ReceiptSubject
 from bernstein_journal.audit_files import AuditFiles
-from bernstein_journal.sealing import Sealer
+from bernstein_journal.sealing import Sealer, is_incomplete
 from bernstein_journal.signer import AuditRows, SignedReceipt, Signer
 from bernstein_runtime.limits import CHUNK_BYTES
 from bernstein_runtime.progress import Report
@@ -53,11 +54,20 @@ class Wanted:
 class ReceiptMaker:
     """Builds receipts; safe for any number of threads."""
 
-    def __init__(self, store: Store, state_dir: Path, origin: str, sealer: Sealer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        state_dir: Path,
+        origin: str,
+        sealer: Sealer,
+        sealed: Callable[[str], JournalSeal | None],
+    ) -> None:
+        """`sealed` gives what seal.json commits to; JournalError where it is worth nothing."""
         self._store = store
         self._state_dir = state_dir
         self._origin = origin
         self._sealer = sealer
+        self._sealed = sealed
         self._audit = AuditFiles(store)
 
     def build(
@@ -66,8 +76,13 @@ class ReceiptMaker:
         signer: Callable[[], Signer],
         report: Report,
         wanted: Wanted | None = None,
+        *,
+        unfinished: bool = False,
     ) -> Receipt:
         """Raises what BuildReceipt fails with. Nothing is stored yet."""
+        if not unfinished and is_incomplete(self._store, run_id):
+            raise _unfinished(run_id)
+        seal = self._sealed(run_id)
         journal_name, spine_name = paths.journal_path(run_id), paths.spine_path(run_id)
         journal_size = self._store.size(journal_name) or 0
         spine_size = self._store.size(spine_name) or 0
@@ -85,6 +100,7 @@ class ReceiptMaker:
             for line in lines:
                 builder.add_spine_line(line)
         subject = builder.subject()
+        _check_sealed(run_id, seal, subject)
         audit = None if wanted is None else self._selected(run_id, wanted)
         seal_json = self._sealer.seal_for_receipt(run_id, journal_size)
         signed = signer().sign_receipt(
@@ -137,6 +153,29 @@ class ReceiptMaker:
             events.writelines(builder.event_chunks(lines))
             done += sum(map(len, lines)) + len(lines)
             report(done, size)
+
+
+def _unfinished(run_id: str) -> JournalError:
+    return JournalError(
+        f"run {run_id} was begun here and is not finished: it goes on, or rows may be missing"
+        " behind its last one; if nothing follows, end it as it is with"
+        f" `bernstein services seal --abandoned {run_id}`; or sign what is there with --unfinished",
+        run_id=run_id,
+    )
+
+
+def _check_sealed(run_id: str, seal: JournalSeal | None, subject: ReceiptSubject) -> None:
+    if seal is None or (seal.event_count, seal.head) == (
+        subject.event_count,
+        subject.journal_head,
+    ):
+        return
+    raise JournalError(
+        f"run {run_id}: its seal commits to {seal.event_count} rows with head {seal.head}, and the"
+        f" journal holds {subject.event_count} with head {subject.journal_head or '(none)'};"
+        " restore the journal from a copy",
+        run_id=run_id,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from bernstein_runtime.clock import Clock
 from bernstein_store.store import Log, Mark, Store
 
 REQUESTS_REMEMBERED_MAX = 100_000
+INCOMPLETE = b'{"complete": false}\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class RunLog:
             )
         if store.size(paths.seal_path(run_id)) is not None:
             raise RunSealed(f"run {run_id} is finished and sealed; start a new one", run_id=run_id)
+        if store.size(paths.incomplete_path(run_id)) is None:
+            # Before the first row: nothing could be written any more should the disk become full.
+            store.put(paths.incomplete_path(run_id), INCOMPLETE)
         self.run_id = run_id
         self._clock = clock
         self._began: float | None = None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bernstein_formats import paths
-from bernstein_formats.errors import BernsteinError, InvalidInput, RunNotFound
+from bernstein_formats.errors import BernsteinError, InvalidInput, RunNotFound, StoreFailed
 from bernstein_formats.journal_reader import LineBlocks, is_blank, parse_row
 from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
 from bernstein_store.store import Store
@@ -32,12 +32,13 @@ class Runs:
         self._store = store
 
     def resolve(self, run_id: str) -> str:
-        """The run that is meant. Raises RunNotFound."""
+        """The run that is meant, never a link to it. Raises RunNotFound."""
         if run_id == LATEST and LATEST not in self._store.run_ids():
             newest = latest(self.newest_first())
             if newest is None:
                 raise RunNotFound("there is no run yet; record one with `bernstein run PLAN`")
             return newest
+        run_id = self._store.real_run(run_id)
         if self._store.size(paths.journal_path(run_id)) is None:
             raise RunNotFound(
                 f"there is no journal of run {run_id}; see `bernstein replay list`", run_id=run_id
@@ -46,17 +47,17 @@ class Runs:
 
     def newest_first(self) -> list[str]:
         """Ids of all runs that have a journal, by their recorded start, newest first."""
-        return newest_first(
-            {
-                run_id: recorded_start(
-                    self._store.get(paths.metadata_path(run_id)) or b"", self._first_line(run_id)
-                )
-                for run_id in self._with_journal()
-            }
-        )
+        return newest_first({run_id: self._start(run_id) for run_id in self._with_journal()})
+
+    def listed(self, run_id: str) -> RunFacts:
+        """The facts of a run, or what keeps them from being read: others are to be listed still."""
+        try:
+            return self.facts(run_id)
+        except BernsteinError as error:
+            return RunFacts(run_id, 0, 0, b"", b"", b"", damage=error.message)
 
     def facts(self, run_id: str) -> RunFacts:
-        """Raises RunNotFound."""
+        """Raises RunNotFound, StoreFailed, LimitExceeded."""
         run_id = self.resolve(run_id)
         count, damage = self._count(run_id)
         return RunFacts(
@@ -73,10 +74,20 @@ class Runs:
         for run_id in self._store.run_ids():
             try:
                 found = self._store.size(paths.journal_path(run_id)) is not None
-            except BernsteinError:
+            except InvalidInput:
                 continue  # not a run: its name or its link says so
+            except StoreFailed:
+                found = True  # what is there is no journal, which the list says
             if found:
                 yield run_id
+
+    def _start(self, run_id: str) -> float:
+        """When it began; as early as can be where that cannot be read."""
+        try:
+            metadata = self._store.get(paths.metadata_path(run_id)) or b""
+            return recorded_start(metadata, self._first_line(run_id))
+        except StoreFailed:
+            return recorded_start(b"", b"")
 
     def _count(self, run_id: str) -> tuple[int, str]:
         """Non-blank lines, and whether the file plainly does not end as a journal does."""

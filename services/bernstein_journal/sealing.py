@@ -21,6 +21,13 @@ def interim_seal_path(run_id: str) -> str:
     return f"svc/seals/{run_id}.json"
 
 
+def is_incomplete(store: Store, run_id: str) -> bool:
+    """Whether a run was begun here and never ended: it goes on, or rows may be missing."""
+    if store.size(paths.seal_path(run_id)) is not None:
+        return False
+    return store.size(paths.incomplete_path(run_id)) is not None
+
+
 class Sealer:
     """Has runs sealed, and remembers how far the ledger had come."""
 
@@ -56,9 +63,11 @@ class Sealer:
         name = paths.seal_path(run_id)
         stored = self._store.get(name)
         if stored is not None:
+            self._store.remove(paths.incomplete_path(run_id))
             return parse_seal(stored)
         seal_json = self.seal(run_id, self._store.size(paths.journal_path(run_id)) or 0)
         self._store.put(name, seal_json)
+        self._store.remove(paths.incomplete_path(run_id))
         if self._store.get(interim_seal_path(run_id)):
             self._store.put(interim_seal_path(run_id), b"")
         return parse_seal(seal_json)

@@ -13,6 +13,7 @@ from bernstein_formats.audit_range import AuditWindow
 from bernstein_formats.errors import InvalidInput, LimitExceeded
 from bernstein_formats.journal_diff import diff_journals
 from bernstein_formats.journal_verify import rebuild_state
+from bernstein_formats.run_choice import LATEST
 from bernstein_formats.session_journal import parse_step
 from bernstein_journal.care_service import CareCalls
 from bernstein_journal.creation import RunMaker
@@ -159,7 +160,7 @@ class JournalService(MacCalls, CareCalls):
         start = ids.index(request.page_token) if request.page_token in ids else 0
         page = ids[start : start + size]
         return journal_pb2.ListRunsResponse(
-            runs=[self._packed(self._runs.facts(run_id)) for run_id in page],
+            runs=[self._packed(self._runs.listed(run_id)) for run_id in page],
             next_page_token=ids[start + size] if start + size < len(ids) else "",
         )
 
@@ -190,11 +191,15 @@ class JournalService(MacCalls, CareCalls):
 
     def RebuildState(
         self, request: journal_pb2.RebuildStateRequest, context: grpc.ServicerContext
-    ) -> journal_pb2.RebuildStateResponse:
+    ) -> Iterator[journal_pb2.RebuildStateResponse]:
         run_id = self._runs.resolve(request.run_id)
-        state = rebuild_state(self._store.read(paths.journal_path(run_id)), request.from_step)
-        text = json.dumps(asdict(state), sort_keys=True)  # noqa: TID251 - a view, not evidence
-        return journal_pb2.RebuildStateResponse(run_id=run_id, state_json=text.encode())
+        with self._reading.of(run_id):
+            state = rebuild_state(self._store.read(paths.journal_path(run_id)), request.from_step)
+        text = json.dumps(asdict(state), sort_keys=True).encode()  # noqa: TID251 - a view, not evidence
+        yield journal_pb2.RebuildStateResponse(run_id=run_id)
+        for start in range(0, len(text), limits.CHUNK_BYTES):
+            piece = text[start : start + limits.CHUNK_BYTES]
+            yield journal_pb2.RebuildStateResponse(state_json=piece)
 
     def DiffRuns(
         self, request: journal_pb2.DiffRunsRequest, context: grpc.ServicerContext
@@ -247,13 +252,21 @@ class JournalService(MacCalls, CareCalls):
     def BuildReceipt(
         self, request: journal_pb2.BuildReceiptRequest, context: grpc.ServicerContext
     ) -> Iterator[journal_pb2.BuildReceiptResponse]:
-        run_id = request.run_id if request.run_id != "latest" else self._runs.resolve("latest")
-
+        run_id = request.run_id
+        if run_id == LATEST:
+            run_id = self._runs.resolve(run_id)
+        run_id = self._store.real_run(run_id)  # it may have a spine and no journal
         wanted = _wanted(request)
 
         def work(report: Report) -> Receipt:
             with self._reading.of(run_id):
-                return self._receipts.build(run_id, lambda: self._signer(request), report, wanted)
+                return self._receipts.build(
+                    run_id,
+                    lambda: self._signer(request),
+                    report,
+                    wanted,
+                    unfinished=request.unfinished,
+                )
 
         for item in with_progress(work):
             if isinstance(item, Done):

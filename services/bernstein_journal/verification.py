@@ -13,6 +13,7 @@ from bernstein_formats.errors import (
     SealMalformed,
     SignatureWrong,
 )
+from bernstein_formats.journal_verdict import INCOMPLETE_NOTE
 from bernstein_formats.journal_verify import (
     Identity,
     JournalSeal,
@@ -22,6 +23,7 @@ from bernstein_formats.journal_verify import (
 from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, check_seal, parse_seal
+from bernstein_journal.sealing import is_incomplete
 from bernstein_journal.witnesses import Witnesses
 from bernstein_runtime.regular_file import read_regular
 from bernstein_store.store import Store
@@ -73,7 +75,7 @@ class Verifier:
             journal=journal,
             flagged_steps=tuple(provider.flagged_indices),
             provider_errors=tuple(provider.errors),
-            notes=(*notes, *said.notes),
+            notes=(*notes, *self._incomplete(run_id), *said.notes),
             report_path=self._report(run_id, asked_for, journal),
             sealed_row_count=seal.entry.body.event_count if seal else 0,
         )
@@ -101,6 +103,9 @@ class Verifier:
         if pinned is None:
             return seal, (), ("the seal was checked with the key it carries; none is pinned here",)
         return seal, (), ()
+
+    def _incomplete(self, run_id: str) -> tuple[str, ...]:
+        return (INCOMPLETE_NOTE,) if is_incomplete(self._store, run_id) else ()
 
     def _pinned_key(self) -> PublicKey | None:
         try:

@@ -3,6 +3,7 @@
 import grpc
 
 from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
+from bernstein_recorder.exchanges import Exchanges
 from bernstein_recorder.kept_answers import KeptAnswers
 from bernstein_recorder.providers import Providers
 from bernstein_recorder.recorded_index import RecordedIndexes
@@ -13,12 +14,14 @@ from bernstein_recorder.sessions import Sessions
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.config import RecorderConfig, load_table
 from bernstein_runtime.process import Started, service_process
+from bernstein_runtime.protection import hide
 from bernstein_runtime.server import serve
 from bernstein_store.files import FileStore
 
 
 def run(started: Started) -> None:
     """Until stopped or idle. Raises BernsteinError."""
+    hide()  # sessions bring the providers' keys
     places, clock = started.places, SystemClock()
     config = load_table(RecorderConfig, "recorder", places.state_dir, started.environ)
     store = FileStore(places.sdd_dir)
@@ -30,12 +33,18 @@ def run(started: Started) -> None:
         KeptAnswers(store, clock),
         clock,
     )
+    exchanges = Exchanges(store)
 
     def register(server: grpc.Server) -> str:
-        recorder_pb2_grpc.add_RecorderServiceServicer_to_server(RecorderService(sessions), server)
+        service = RecorderService(sessions, exchanges)
+        recorder_pb2_grpc.add_RecorderServiceServicer_to_server(service, server)
         return recorder_pb2.DESCRIPTOR.services_by_name["RecorderService"].full_name
 
-    serve(started.listener(), register, busy=sessions.busy, finish=sessions.finish)
+    def finish() -> None:
+        sessions.finish()
+        exchanges.close()
+
+    serve(started.listener(), register, busy=sessions.busy, finish=finish)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ gets in, and only under the mode of the session that asked.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -19,7 +19,6 @@ from bernstein_formats.cached_answers import (
 )
 from bernstein_formats.errors import BernsteinError, CacheModeError
 from bernstein_formats.fingerprint import Fingerprint, FingerprintInput, in_mode
-from bernstein_formats.journal_reader import LineBlocks
 from bernstein_formats.modes import RuntimeMode, readable_modes
 from bernstein_runtime.clock import Clock
 from bernstein_store.store import Log, Store
@@ -91,7 +90,11 @@ class _Answers:
         with self._lock:
             place = self._indexed().get(composite)
         found = self._read(place) if place else None
-        return found if found is not None and found.composite == composite else None
+        if found is not None and found.composite == composite:
+            return found
+        with self._lock:  # what a crash left unacknowledged is gone once the file is written again
+            self._indexed().pop(composite, None)
+        return None
 
     def add(self, composite: str, line: bytes) -> None:
         with self._lock:
@@ -123,14 +126,21 @@ class _Answers:
         if self._places is None:
             self._places = {}
             start = 0
-            for block in LineBlocks(self._store.read(self._name)):
-                for line in block:
-                    found = parse_answer(line)
-                    if found is not None:
-                        self._places.setdefault(found.composite, (start, len(line) + 1))
-                    start += len(line) + 1
+            for line in _lines(self._store.read(self._name)):
+                found = parse_answer(line)
+                if found is not None:
+                    self._places.setdefault(found.composite, (start, len(line) + 1))
+                start += len(line) + 1
         return self._places
 
     def _read(self, place: tuple[int, int]) -> StoredAnswer | None:
         start, length = place
         return parse_answer(b"".join(self._store.read(self._name, start, start + length)))
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Ended by LF alone, so that their places can be counted; one without an end is none yet."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole

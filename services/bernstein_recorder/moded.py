@@ -158,9 +158,9 @@ class ModedAnswers:
 class ReplayedMarks:
     """What a replay with a mode checks besides the call key."""
 
-    def __init__(self, scope: Scope, recorded_mode: RuntimeMode) -> None:
+    def __init__(self, scope: Scope, recorded_run_id: str) -> None:
         self._scope = scope
-        self._recorded_mode = recorded_mode
+        self._recorded_run_id = recorded_run_id
 
     def seeded(self, call: CallRequest) -> CallRequest:
         return self._scope.seeded(call)
@@ -175,12 +175,14 @@ class ReplayedMarks:
         in its own mode, is another."""
         key = self._scope.key(call, caller)
         made = compute_fingerprint(key)
+        row_mode = mode_of_row(found.row)
+        check_direction(self._scope.mode, row_mode, self._recorded_run_id)
         recorded = found.row.get("fingerprint")
         if recorded is not None:
-            then = compute_fingerprint(replace(key, runtime_mode=self._recorded_mode))
+            then = compute_fingerprint(replace(key, runtime_mode=row_mode))
             if then.composite != recorded:
                 raise changed_call(key, then, found.row, found.line)
-        return replace(served, fingerprint=made.composite, stored_mode=self._recorded_mode)
+        return replace(served, fingerprint=made.composite, stored_mode=row_mode)
 
     def told(self, error: ReplayMissError, call: CallRequest, caller: Caller) -> ReplayMissError:
         """The miss with the fingerprint of what was asked for."""

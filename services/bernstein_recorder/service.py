@@ -1,18 +1,20 @@
 """RecorderService: unpack, call, pack."""
 
 import re
+from collections.abc import Iterator
 
 import grpc
 
 from bernstein_api.recorder.v1 import recorder_pb2 as pb
 from bernstein_api.recorder.v1 import recorder_pb2_grpc
 from bernstein_formats.canonical import JsonValue, check_depth, parse_json_unique
-from bernstein_formats.errors import InvalidInput, LimitExceeded, NotAllowed
+from bernstein_formats.errors import InvalidInput, LimitExceeded, NotAllowed, Unavailable
 from bernstein_formats.llm_calls import Caller, CallRequest, literal_value, parameters_digest
 from bernstein_formats.modes import RuntimeMode
 from bernstein_formats.paths import check_run_id
 from bernstein_recorder.answering import Source
 from bernstein_recorder.dialect import Provider
+from bernstein_recorder.exchanges import Exchanges
 from bernstein_recorder.recording import Summary
 from bernstein_recorder.sessions import Sessions, Wanted
 from bernstein_runtime import limits
@@ -36,10 +38,11 @@ MODES = {
 
 
 class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
-    """The recorder's API over its sessions."""
+    """The recorder's API over its sessions and stored exchanges."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, exchanges: Exchanges) -> None:
         self._sessions = sessions
+        self._exchanges = exchanges
 
     def OpenSession(
         self, request: pb.OpenSessionRequest, context: grpc.ServicerContext
@@ -108,6 +111,49 @@ class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
                 request.run_id, request.data, request.start_offset
             )
         )
+
+    def StoreBody(
+        self, request_iterator: Iterator[pb.StoreBodyRequest], context: grpc.ServicerContext
+    ) -> pb.StoreBodyResponse:
+        first = next(request_iterator, None)
+        if first is None:
+            raise InvalidInput("an empty stream names no run", field="run_id")
+        check_run_id(first.run_id)
+        parts = _body_parts(first, request_iterator)
+        size = self._exchanges.store_body(first.run_id, first.sha256.hex(), parts)
+        return pb.StoreBodyResponse(size_bytes=size)
+
+    def AppendExchange(
+        self, request: pb.AppendExchangeRequest, context: grpc.ServicerContext
+    ) -> pb.AppendExchangeResponse:
+        check_run_id(request.run_id)
+        request_id = _request_id(request.request_id)
+        size = self._exchanges.append(request.run_id, request_id, request.line)
+        return pb.AppendExchangeResponse(size_bytes=size)
+
+    def ReadExchanges(
+        self, request: pb.ReadExchangesRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.ReadExchangesResponse]:
+        check_run_id(request.run_id)
+        for data in self._exchanges.read(request.run_id):
+            yield pb.ReadExchangesResponse(data=data)
+
+    def ReadBody(
+        self, request: pb.ReadBodyRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.ReadBodyResponse]:
+        check_run_id(request.run_id)
+        for data in self._exchanges.read_body(request.run_id, request.sha256.hex()):
+            yield pb.ReadBodyResponse(data=data)
+
+
+def _body_parts(first: pb.StoreBodyRequest, rest: Iterator[pb.StoreBodyRequest]) -> Iterator[bytes]:
+    """A stream that breaks off has another digest, so that nothing of it is kept."""
+    yield first.data
+    try:
+        for part in rest:
+            yield part.data
+    except grpc.RpcError as error:
+        raise Unavailable("the caller went away while it sent a body") from error
 
 
 def _wanted(request: pb.OpenSessionRequest) -> Wanted:

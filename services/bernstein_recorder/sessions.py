@@ -234,7 +234,7 @@ class Sessions:
             return None
         first = self._recorded.first_call(wanted.replay_run_id)
         seed = seed_of_row(first) if wanted.seed is None else wanted.seed
-        return ReplayedMarks(_scope(wanted, wanted.mode, seed), mode_of_row(first))
+        return ReplayedMarks(_scope(wanted, wanted.mode, seed), wanted.replay_run_id)
 
     def _recording(self, wanted: Wanted) -> Recording | None:
         """What the session records into; opened now, so that trouble shows before any call."""

@@ -20,11 +20,11 @@ from bernstein_formats.canonical import spelled
 from bernstein_formats.errors import BernsteinError, InvalidInput
 from bernstein_runtime.logs import configure_logs
 from bernstein_runtime.process import service_process
+from bernstein_runtime.protection import protect
 from bernstein_signer import once, resident
 from bernstein_signer.chain import Extension, print_extended
 from bernstein_signer.key import create_key_pair, load_key_file, take_key_variable
 from bernstein_signer.mac import ensure_mac_key
-from bernstein_signer.process import protect
 
 
 class _Parser(argparse.ArgumentParser):

@@ -10,6 +10,7 @@ from bernstein_formats.key_chain import KeyChain, entry_preimage
 from bernstein_formats.key_chain_build import extended, revocation, succession
 from bernstein_formats.key_chain_read import read_key_chain
 from bernstein_formats.public_key import parse_public_pem
+from bernstein_runtime.regular_file import read_regular
 from bernstein_signer.key import Key
 
 

@@ -24,15 +24,16 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from bernstein_formats.errors import Conflict, KeyUnusable
+from bernstein_formats.errors import BernsteinError, Conflict, KeyUnusable
 from bernstein_formats.public_key import PublicKey
-from bernstein_store.durable import failed, sync_folder, write_all
+from bernstein_runtime.disk import failed
+from bernstein_store.durable import sync_folder, write_all
 
 SEED_SIZE: Final = 32
 FILE_BYTES_MAX: Final = 64 * 1024
 _HEX: Final = re.compile(rb"[0-9a-fA-F]+")
 _BEGIN: Final = b"-----BEGIN "
-_MAKE_ONE: Final = "make one with `bernstein-signer --new-key FILE`"
+_MAKE_ONE: Final = "make one with `bernstein keys new FILE`"
 log = structlog.get_logger()
 
 
@@ -86,7 +87,12 @@ def create_key_pair(path: Path) -> Path:
     public_path = path.with_name(f"{path.stem}.pub.pem")
     if public_path.exists():
         raise Conflict(f"{public_path} is there already and stays; name another file")
-    write_new(public_path, create_key(path).public_pem())
+    key = create_key(path)
+    try:
+        write_new(public_path, key.public_pem())
+    except BernsteinError:
+        path.unlink()  # nobody has it yet, and it would be in the way the next time
+        raise
     return public_path
 
 
@@ -98,6 +104,9 @@ def write_new(path: Path, data: bytes) -> None:
         try:
             write_all(descriptor, data)
             os.fsync(descriptor)
+        except OSError:
+            path.unlink()
+            raise
         finally:
             os.close(descriptor)
         sync_folder(path.parent)

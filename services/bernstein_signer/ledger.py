@@ -34,8 +34,9 @@ from bernstein_formats.seal import (
     parse_entry,
 )
 from bernstein_runtime.clock import Clock
+from bernstein_runtime.disk import failed
 from bernstein_signer.key import Key
-from bernstein_store.durable import failed, stop_for_good, write_all
+from bernstein_store.durable import stop_for_good, write_all
 
 LEDGER_FILE: Final = "ledger.jsonl"
 _READ_BYTES: Final = 1024 * 1024

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bernstein_formats.errors import Conflict, KeyUnusable
 from bernstein_formats.mac import MacKeys, mac_keys
-from bernstein_runtime.places import audit_key_path, make_private
+from bernstein_runtime.places import audit_key_path
+from bernstein_runtime.private import make_private
 from bernstein_signer.key import FILE_BYTES_MAX, write_new
 
 _REMEDY = "make one with `bernstein services init`, or name it: [signer] audit_key_file"
@@ -63,7 +64,7 @@ def ensure_mac_key(path: Path) -> bool:
     if path.exists():
         load_mac_keys(path)
         return False
-    make_private(path.parent)
+    make_private(path.parent, path.parent.parent, "name the key's file with audit_key_file")
     try:
         write_new(path, secrets.token_hex(32).encode())
     except Conflict:

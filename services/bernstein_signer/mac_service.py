@@ -10,12 +10,12 @@ from bernstein_api.signer.v1 import signer_pb2 as pb
 from bernstein_api.signer.v1 import signer_pb2_grpc as grpc_pb
 from bernstein_formats.audit_log import AuditFields
 from bernstein_formats.errors import InvalidInput
+from bernstein_formats.journal_reader import bounded
 from bernstein_formats.mac import MacKeys
 from bernstein_formats.receipt_lines import read_object
 from bernstein_formats.spine import SpineFields
 from bernstein_formats.spine_verify import verify_spine
 from bernstein_signer.mac_rows import make_audit_row, make_spine_row, verified_log
-from bernstein_signer.rows import bounded
 from bernstein_signer.streams import check_still_there, parts_of
 
 

@@ -12,10 +12,11 @@ from typing import Final
 from bernstein_formats.errors import KeyUnusable
 from bernstein_formats.mac import MacKeys
 from bernstein_formats.public_key import PublicKey, parse_public_pem
+from bernstein_runtime.protection import end_with_parent
+from bernstein_runtime.regular_file import read_regular
 from bernstein_runtime.server import Listener, serve
 from bernstein_signer.key import Key, load_key_file, take_key_variable
 from bernstein_signer.mac import load_mac_keys
-from bernstein_signer.process import end_with_parent
 from bernstein_signer.service import OnceSigner, registration
 
 # Long enough to tell "between two calls" from "in a call", short enough to end at once.

@@ -8,7 +8,7 @@ from typing import Final
 from bernstein_formats.errors import InvalidInput, KeyUnusable, LedgerRefused
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.config import SignerConfig, load_table
-from bernstein_runtime.places import make_private
+from bernstein_runtime.places import make_secrets
 from bernstein_runtime.process import Started
 from bernstein_runtime.server import serve
 from bernstein_signer.key import Key, create_key, load_key_file, write_new
@@ -28,9 +28,7 @@ def run(started: Started) -> None:
         # Without it anybody at the socket could have things signed.
         raise InvalidInput("no token on stdin; let the supervisor start the signer")
     places = started.places
-    folder = places.secrets_dir / SIGNER_FOLDER
-    for private in (places.secrets_dir, folder):
-        make_private(private)
+    folder = make_secrets(places, SIGNER_FOLDER)
     config = load_table(SignerConfig, "signer", places.state_dir, started.environ)
     key = open_seal_key(folder)
     publish(key, places.secrets_dir / SEAL_PUBLIC_KEY_FILE)

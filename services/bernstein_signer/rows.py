@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Final
 
 from bernstein_formats.audit_range import AuditRange
-from bernstein_formats.errors import InvalidInput, LedgerRefused, LimitExceeded
-from bernstein_formats.journal_reader import LineBlocks
+from bernstein_formats.errors import InvalidInput, LedgerRefused
+from bernstein_formats.journal_reader import LineBlocks, bounded
 from bernstein_formats.receipt_build import ReceiptBuilder
 from bernstein_formats.receipt_file import receipt_cose_preimage, receipt_head, receipt_tail
 from bernstein_formats.run_receipt import ReceiptSignature, ReceiptSubject
@@ -15,9 +14,6 @@ from bernstein_formats.seal import Entry
 from bernstein_signer.key import Key
 from bernstein_signer.ledger import Head, Run, head_of
 from bernstein_signer.mac_rows import AuditLogRows
-
-# Longer lines than the peer or we ever wrote; read at all for the sake of imported journals.
-LINE_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class Rows:
             raise InvalidInput("journal bytes came after the spine's; send the journal first")
         if not self._has_journal:
             self._begin()
-        for block in LineBlocks(bounded(self._counted(chunks))):
+        for block in LineBlocks(self._counted(chunks)):
             for chunk in self._builder.event_chunks(block):
                 self._digest.update(chunk)
                 self._count += 1
@@ -90,7 +86,7 @@ class Rows:
     def take_spine(self, chunks: Iterable[bytes]) -> None:
         """Take the spine, which comes last."""
         self._has_spine = True
-        for block in LineBlocks(bounded(chunks)):
+        for block in LineBlocks(chunks):
             for line in block:
                 self._builder.add_spine_line(line)
 
@@ -143,17 +139,3 @@ class Rows:
             sealed_count=sealed.event_count, sealed_head=sealed.head_hash,
             event_count=head.event_count, head_hash=head.head_hash,
         )  # fmt: skip
-
-
-def bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks; LimitExceeded where a line goes on too long."""
-    pending = 0
-    for chunk in chunks:
-        end = chunk.rfind(b"\n")
-        pending = pending + len(chunk) if end < 0 else len(chunk) - end - 1
-        if pending > LINE_BYTES_MAX:
-            raise LimitExceeded(
-                f"a line has more than {LINE_BYTES_MAX} bytes; no journal writes such rows",
-                limit=LINE_BYTES_MAX,
-            )
-        yield chunk

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from bernstein_formats.errors import InvalidInput, JournalError
+from bernstein_formats.journal_reader import bounded
 from bernstein_formats.paths import check_agent_id
 from bernstein_formats.session_receipt import ReceiptRows, SessionManifest
-from bernstein_signer.rows import bounded
 
 _CREATED_AT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _VERSION: Final = re.compile(r"[!-~]{1,64}")

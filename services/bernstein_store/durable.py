@@ -3,7 +3,6 @@
 Each raises our own errors: DiskFull when the device is full, StoreFailed for anything else.
 """
 
-import errno
 import os
 import secrets
 import shutil
@@ -11,16 +10,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from bernstein_formats.errors import BernsteinError, DiskFull, StoreFailed
-
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-def failed(path: Path, error: OSError) -> BernsteinError:
-    """The error for a failed system call on `path`."""
-    if error.errno in NO_SPACE:
-        return DiskFull(f"no space left for {path}; nothing was written: free some", path=path)
-    return StoreFailed(f"{path}: {error.strerror or error}", path=path)
+from bernstein_formats.errors import BernsteinError, StoreFailed
+from bernstein_runtime.disk import failed
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:

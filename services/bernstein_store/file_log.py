@@ -15,15 +15,9 @@ from pathlib import Path
 import structlog
 
 from bernstein_formats.errors import ForeignWriter, StoreFailed
+from bernstein_runtime.disk import failed
 from bernstein_runtime.regular_file import open_descriptor, open_regular, read_regular
-from bernstein_store.durable import (
-    failed,
-    make_folder,
-    replace,
-    stop_for_good,
-    sync_folder,
-    write_all,
-)
+from bernstein_store.durable import make_folder, replace, stop_for_good, sync_folder, write_all
 from bernstein_store.store import Mark
 
 REMEMBERED_SECONDS = 24 * 3600

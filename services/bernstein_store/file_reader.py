@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+from bernstein_runtime.disk import failed
 from bernstein_runtime.regular_file import open_descriptor
-from bernstein_store.durable import failed
 
 
 class FileReader:

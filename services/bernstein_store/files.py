@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from bernstein_formats.errors import InvalidInput, RunExists, StoreFailed
+from bernstein_runtime.disk import failed
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.regular_file import NOT_REGULAR, open_regular
-from bernstein_store.durable import failed, make_folder, remove_entries, replace, sync_folder
+from bernstein_store.durable import make_folder, remove_entries, replace, sync_folder
 from bernstein_store.file_log import FileLog, fulfilled_marks, rewrite
 from bernstein_store.file_reader import FileReader
 from bernstein_store.store import LOCK_WAIT_SECONDS, Mark
@@ -33,13 +34,25 @@ class FileStore:
         return found
 
     def open_log(self, name: str, *, private: bool = False) -> FileLog:
-        return FileLog(self.path(name), self._marks_path(name), private=private)
+        return FileLog(self._own_path(name), self._marks_path(name), private=private)
 
     def marks_of(self, name: str) -> Sequence[Mark]:
         return fulfilled_marks(self.path(name), self._marks_path(name))
 
     def rewrite_log(self, name: str, parts: Callable[[], Iterator[bytes]]) -> None:
-        rewrite(self.path(name), self._marks_path(name), parts)
+        rewrite(self._own_path(name), self._marks_path(name), parts)
+
+    def _own_path(self, name: str) -> Path:
+        """Where `name` is written: two names for one file would let one run change another."""
+        found = self.path(name)
+        top, *rest = Path(name).parts
+        if found != Path(os.path.realpath(self._root / top), *rest):
+            raise InvalidInput(
+                f"{self._root / name} leads through a link to {found}; nothing is written there:"
+                " use the name that it leads to",
+                path=name,
+            )
+        return found
 
     def _marks_path(self, name: str) -> Path:
         return self._root / "svc" / "marks" / f"{name.replace('/', '__')}.marks"
@@ -84,9 +97,19 @@ class FileStore:
         self.put_parts(name, iter([data]))
 
     def put_parts(self, name: str, parts: Iterator[bytes]) -> int:
-        path = self.path(name)
+        path = self._own_path(name)
         make_folder(path.parent)
         return replace(path, parts)
+
+    def remove(self, name: str) -> None:
+        path = self._own_path(name)
+        try:
+            path.unlink()
+            sync_folder(path.parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise failed(path, error) from error
 
     def names(self, folder: str) -> list[str]:
         path = self.path(folder)
@@ -112,6 +135,18 @@ class FileStore:
         except OSError as error:
             raise failed(runs, error) from error
         return [name for name in found if self._is_inside(runs, name)]
+
+    def real_run(self, run_id: str) -> str:
+        runs = self._root / "runs"
+        if not (runs / run_id).is_symlink():
+            return run_id
+        found = Path(os.path.realpath(runs / run_id))
+        if found.parent != Path(os.path.realpath(runs)):
+            raise InvalidInput(
+                f"run {run_id} is a link to {found}, which is no run of {runs}; it is not followed",
+                run_id=run_id,
+            )
+        return found.name
 
     def make_run(self, run_id: str) -> None:
         folder = self._root / "runs" / run_id

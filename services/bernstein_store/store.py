@@ -2,7 +2,8 @@
 
 A name is a relative path below the state folder, made by `bernstein_formats.paths`, such as
 `runs/<run>/journal.jsonl`. A driver MUST refuse a name that leads out of the state folder, links
-included, and MUST NOT create anything while it reads.
+included, MUST NOT write through a link to another file or folder of its own either, and MUST NOT
+create anything while it reads.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -122,6 +123,10 @@ class Store(Protocol):
         """Like `put` for a large file; nothing is replaced when `parts` raises. Gives its size."""
         ...
 
+    def remove(self, name: str) -> None:
+        """Remove a file, durably; nothing when there is none."""
+        ...
+
     def names(self, folder: str) -> list[str]:
         """Names of the files directly in a folder, sorted; none where there is no such folder."""
         ...
@@ -135,6 +140,13 @@ class Store(Protocol):
 
     def run_ids(self) -> list[str]:
         """Names of the run folders, in no order; links that lead elsewhere are left out."""
+        ...
+
+    def real_run(self, run_id: str) -> str:
+        """The run that a link among the run folders stands for; any other id is itself.
+
+        Raises InvalidInput for a link to anything else than a run of this store.
+        """
         ...
 
     def make_run(self, run_id: str) -> None:

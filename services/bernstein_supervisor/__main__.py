@@ -1,168 +1,34 @@
 """`python -m bernstein_supervisor SDD_DIR`: start services when asked, end when nobody needs them.
 
-One JSON line in, one out: {"do": "start", "service": …}, {"do": "status"}, {"do": "stop"}.
-No gRPC here: a small process that is always there must stay small.
+Until it listens it belongs to whoever started it, and a refusal is one JSON line on standard error;
+then it goes on by itself. No gRPC here: a small process that is always there must stay small.
 """
 
 import json
 import os
-import secrets
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from bernstein_formats.errors import BernsteinError, Conflict
-from bernstein_runtime import VERSION
+from bernstein_formats.errors import BernsteinError, Conflict, Unavailable
 from bernstein_runtime.config import SupervisorConfig, load_table
+from bernstein_runtime.disk import failed
 from bernstein_runtime.lock import LockFile
-from bernstein_runtime.places import Places, make_state, places_for
-from bernstein_supervisor.children import Children
+from bernstein_runtime.places import Places, make_runtime, make_state, places_for
+from bernstein_runtime.refusal import refusal_of
+from bernstein_runtime.supervisor_record import record_path, write_record
+from bernstein_runtime.supervisor_socket import ask_at
+from bernstein_supervisor.children import SERVICES
+from bernstein_supervisor.log import open_log, say
+from bernstein_supervisor.serving import Supervisor
 
-TICK_SECONDS = 0.25
-# How long a service may take until its socket answers.
-READY_SECONDS = 14.0
-LOG_TAIL_BYTES = 8192
-
-
-class Supervisor:
-    """Answers requests and watches over the children, in one thread."""
-
-    def __init__(
-        self, places: Places, config: SupervisorConfig, environ: Mapping[str, str]
-    ) -> None:
-        self._places = places
-        self._config = config
-        self._children = Children(places, environ, config.restarts_max, secrets.token_hex(32))
-        self._stopping = False
-        self._last_request = time.monotonic()
-
-    def run(self, listener: socket.socket) -> None:
-        """Until told to stop, or nothing runs and nobody asked for long enough."""
-        listener.settimeout(TICK_SECONDS)
-        while not self._stopping:
-            try:
-                channel, _ = listener.accept()
-            except TimeoutError:
-                channel = None
-            if channel is not None:
-                with channel:
-                    self._serve(channel)
-            for service in self._children.reap():
-                say("restarted", service=service)
-            idle = time.monotonic() - self._last_request
-            if not self._children.running and idle > self._config.idle_seconds:
-                self._stopping = True
-        say("stopping")
-        self._children.stop()
-
-    def stop(self, *_: object) -> None:
-        """Signal handler."""
-        self._stopping = True
-
-    def _serve(self, channel: socket.socket) -> None:
-        channel.settimeout(1.0)
-        try:
-            request = json.loads(channel.makefile("rb").readline() or b"{}")
-            answer = self._answer(request)
-            channel.sendall(json.dumps(answer).encode() + b"\n")  # noqa: TID251 - not evidence
-        except (OSError, ValueError) as error:
-            say("request_failed", error=str(error))
-
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._last_request = time.monotonic()
-        try:
-            match request.get("do"):
-                case "start":
-                    return self._start(str(request.get("service")), str(request.get("version")))
-                case "status":
-                    return {
-                        "ok": True,
-                        "version": VERSION,
-                        "pid": os.getpid(),
-                        "services": self._status(),
-                    }
-                case "stop":
-                    self._children.stop()
-                    self._stopping = True
-                    return {"ok": True}
-        except BernsteinError as error:
-            return {"ok": False, "error": error.message}
-        return {"ok": False, "error": "unknown request"}
-
-    def _start(self, service: str, version: str) -> dict[str, Any]:
-        if version != VERSION:
-            # The command was upgraded: give way, so that it starts a supervisor of its own version.
-            say("version_differs", ours=VERSION, theirs=version)
-            self._stopping = True
-            return {"ok": False, "retry": True}
-        self._children.start(service)
-        give_up = time.monotonic() + READY_SECONDS
-        while time.monotonic() < give_up:
-            if accepts(self._places.socket(service)):
-                return {"ok": True}
-            code = self._children.exit_code(service)
-            if code is not None and code > 0:  # it refused: its log says why
-                break
-            if code is not None:  # it was just ending when it was asked for, or was killed
-                self._children.start(service)
-            time.sleep(0.005)
-        return {
-            "ok": False,
-            "error": f"{service} does not start: {last_error(self._places.log(service))}",
-        }
-
-    def _status(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "service": name,
-                "pid": child.process.pid,
-                "uptime_seconds": round(time.monotonic() - child.started, 1),
-                "restarts": self._children.restarts.get(name, 0),
-            }
-            for name, child in sorted(self._children.running.items())
-        ]
-
-
-def accepts(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
-
-
-def last_error(log: Path) -> str:
-    """What a service that refused to start said last, else where to look."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-        lines = file.read().splitlines()
-    for line in reversed(lines):
-        try:
-            said = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(said, dict) and "error" in said:
-            return str(said["error"])
-    return f"see {log}"
-
-
-def say(event: str, **facts: object) -> None:
-    """One JSON line; structlog would double the size of this process."""
-    now = datetime.fromtimestamp(time.time(), UTC).isoformat()  # noqa: TID251
-    line = {
-        "event": event,
-        "service": "supervisor",
-        "timestamp": now.replace("+00:00", "Z"),
-    } | facts
-    print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: TID251, T201
+# Whoever looks whether the lock is held has it for an instant.
+LOCK_WAIT_SECONDS = 0.2
+# Services of a removed state folder finish their calls.
+FORMER_SECONDS = 10.0
 
 
 def main() -> None:
@@ -170,32 +36,78 @@ def main() -> None:
     places = places_for(Path(sys.argv[1]), os.environ)
     make_state(places)
     config = load_table(SupervisorConfig, "supervisor", places.state_dir, os.environ)
-    lock = LockFile(places.state_dir / "supervisor.lock")
+    log = open_log(places.log("supervisor"))
+    lock = LockFile(places.supervisor_lock, LOCK_WAIT_SECONDS)
     try:
         lock.acquire()
     except Conflict:
         sys.exit(0)  # another command was faster; its supervisor serves us too
-    path = places.socket("supervisor")
-    path.unlink(missing_ok=True)
-    os.umask(0o077)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(path))
-        listener.listen(16)
+    with listen(places) as listener:
         if os.fork():
             # Whoever started us may connect now; the process that goes on is nobody's child.
             os._exit(0)
         os.setsid()
-        supervisor = Supervisor(places, config, os.environ)
+        os.dup2(log, sys.stderr.fileno())
+        supervisor = Supervisor(places, config, os.environ, lock)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, supervisor.stop)
+        record(places)
         say("serving", pid=os.getpid(), sdd_dir=str(places.sdd_dir))
         supervisor.run(listener)
+        leave(places, lock)
+
+
+def listen(places: Places) -> socket.socket:
+    """The supervisor's socket, listening. Raises BernsteinError."""
+    path = places.socket("supervisor")
+    end_former(places)
+    make_runtime(places)  # one that was just ending may have removed it
+    os.umask(0o077)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
         path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen(16)
+    except OSError as error:
+        listener.close()
+        raise failed(path, error) from error
+    return listener
+
+
+def end_former(places: Places) -> None:
+    """Who still serves the socket, without the lock, had a state folder that was removed."""
+    give_up = time.monotonic() + FORMER_SECONDS
+    while ask_at(places, {"do": "stop"}, FORMER_SECONDS) is not None:
+        if time.monotonic() > give_up:
+            raise Unavailable(
+                f"the services of a removed {places.sdd_dir} do not end; end them with "
+                "`bernstein services stop`, and try again"
+            )
+        time.sleep(0.02)
+
+
+def record(places: Places) -> None:
+    """For commands that have another runtime folder; without space only those are lost."""
+    try:
+        write_record(places.state_dir, places.runtime_root)
+    except BernsteinError as error:
+        say("not_recorded", reason=error.reason, error=error.message)
+
+
+def leave(places: Places, lock: LockFile) -> None:
+    """Take along what would mislead others, while nobody else can have begun."""
+    is_ours = lock.is_current()
+    with suppress(OSError):
+        if is_ours:
+            record_path(places.state_dir).unlink(missing_ok=True)
+        for name in (*SERVICES, "supervisor"):
+            places.socket(name).unlink(missing_ok=True)
+        if is_ours:
+            places.runtime_dir.rmdir()
 
 
 if __name__ == "__main__":
     try:
         main()
     except BernsteinError as error:
-        say("refused", reason=error.reason, error=error.message)
-        sys.exit(1)
+        sys.exit(json.dumps(refusal_of(error)))  # noqa: TID251 - not evidence

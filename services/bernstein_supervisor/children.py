@@ -1,18 +1,20 @@
 """The service processes: started when asked for, and again when they die without being idle."""
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from bernstein_formats.errors import InvalidInput, Unavailable
+from bernstein_formats.errors import BernsteinError, InvalidInput
+from bernstein_runtime.disk import failed
 from bernstein_runtime.places import Places
+from bernstein_runtime.refusal import OUTPUT_BYTES_MAX, refusal_in
+from bernstein_supervisor.log import open_log, say
 
-SERVICES = ("journal", "recorder", "rederiver", "signer", "gateway")
-# A log larger than this is put aside when its service starts.
-LOG_BYTES_MAX = 4 * 1024 * 1024
+SERVICES = ("journal", "recorder", "rederiver", "signer", "gateway", "proxy")
 # Longer than a service lets its calls finish; after that it is killed.
 STOP_SECONDS = 8.0
 
@@ -23,6 +25,18 @@ class Child:
 
     process: subprocess.Popen[bytes]
     started: float = field(default_factory=time.monotonic)
+
+    def refusal(self) -> BernsteinError | None:
+        """Why a process that ended did not want to start; None when it did not say."""
+        assert self.process.stdout is not None
+        return refusal_in(self.process.stdout.read(OUTPUT_BYTES_MAX))
+
+    def forget(self) -> None:
+        """Close the pipes of a process that ended."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):  # the greeting that nobody read
+                pipe.close()
 
 
 @dataclass(slots=True)
@@ -37,34 +51,38 @@ class Children:
     running: dict[str, Child] = field(default_factory=dict)
     restarts: dict[str, int] = field(default_factory=dict)
 
-    def start(self, service: str) -> None:
-        """Start `service` unless it runs."""
+    def start(self, service: str) -> bool:
+        """Start `service` unless it runs; whether it was started. Raises BernsteinError."""
         if service not in SERVICES:
             raise InvalidInput(f"there is no service {service!r}; there are {', '.join(SERVICES)}")
-        if service in self.running and self.running[service].process.poll() is None:
-            return
-        log = self.places.log(service)
-        put_aside(log)
-        with log.open("ab") as output:
+        if service in self.running:
+            if self.running[service].process.poll() is None:
+                return False
+            self.running.pop(service).forget()
+        log = open_log(self.places.log(service))
+        try:
             process = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 [sys.executable, "-m", f"bernstein_{service}", str(self.places.sdd_dir)],
                 stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
+                stdout=subprocess.PIPE,
+                stderr=log,
                 env=dict(self.environ),
                 cwd="/",
             )
-        self._tell(process)
+        except OSError as error:
+            raise failed(self.places.log(service), error) from error
+        finally:
+            os.close(log)
+        self._greet(process)
         self.running[service] = Child(process)
+        return True
 
-    def _tell(self, process: subprocess.Popen[bytes]) -> None:
+    def _greet(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
-        try:
-            # It stays open: a service ends when its supervisor is gone.
+        with suppress(BrokenPipeError):  # it has ended already, and whoever asks will see how
+            # The pipe stays open: a service ends when its supervisor is gone.
             process.stdin.write(self.token.encode() + b"\n")
             process.stdin.flush()
-        except BrokenPipeError as error:
-            raise Unavailable("the service ended while it was started; see its log") from error
 
     def exit_code(self, service: str) -> int | None:
         """How the process of a started service ended; None while it runs."""
@@ -77,12 +95,19 @@ class Children:
             code = child.process.poll()
             if code is None:
                 continue
-            del self.running[service]
+            self.running.pop(service).forget()
             if code != 0 and self.restarts.get(service, 0) < self.restarts_max:
                 self.restarts[service] = self.restarts.get(service, 0) + 1
-                self.start(service)
-                again.append(service)
+                if self._started_again(service):
+                    again.append(service)
         return again
+
+    def _started_again(self, service: str) -> bool:
+        try:
+            return self.start(service)
+        except BernsteinError as error:  # it is started when it is asked for
+            say("not_restarted", service=service, reason=error.reason, error=error.message)
+            return False
 
     def stop(self) -> None:
         """End every service; each finishes what it acknowledged."""
@@ -95,10 +120,5 @@ class Children:
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
+            child.forget()
         self.running.clear()
-
-
-def put_aside(log: Path) -> None:
-    """Keep one old log; logs never grow without end."""
-    if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
-        log.replace(log.with_suffix(".log.1"))

@@ -137,9 +137,101 @@ def test_a_copied_journal_is_read_where_it_is(recorded, tmp_path):
     shutil.copy(recorded.sdd / "runs" / "ok" / "journal.jsonl", copy)
     done = bernstein(recorded, "replay", "--file", copy, "--verify", "--as-json")
     assert (done.returncode, document(done)["count"]) == (0, 4)
+    assert (document(done)["run_id"], done.stderr) == ("copy.jsonl", "")
+    shown = bernstein(recorded, "replay", "--file", copy, "--as-json")
+    assert (document(shown)["run_id"], shown.stderr) == ("copy.jsonl", "")
     folder = bernstein(recorded, "replay", "--file", copy.parent, "--verify")
     assert folder.returncode == 1
     assert "check --file" in folder.stderr
+
+
+def test_of_a_file_only_what_can_be_done_with_it_is_advised(recorded, tmp_path):
+    copy = tmp_path / "a copy.jsonl"
+    shutil.copy(recorded.sdd / "runs" / "tampered" / "journal.jsonl", copy)
+    bad = bernstein(recorded, "replay", "--file", copy, "--verify")
+    assert "in run a copy.jsonl" in bad.stdout
+    assert f"`bernstein replay --file '{copy}' --from-step 1`" in bad.stderr
+    shutil.copy(recorded.sdd / "runs" / "torn" / "journal.jsonl", copy)
+    torn = bernstein(recorded, "replay", "--file", copy, "--verify")
+    assert (torn.returncode, "repair" in torn.stderr) == (1, False)
+    rederived = bernstein(recorded, "replay", "--file", copy, "--re-derive", "--json")
+    assert document(rederived)["run_id"] == "a copy.jsonl"
+
+
+def test_latest_is_named_where_the_peer_names_it(recorded):
+    newest = document(bernstein(recorded, "replay", "latest", "--as-json"))
+    assert newest["run_id"] == "z-newest"
+    verified = document(bernstein(recorded, "replay", "latest", "--verify", "--as-json"))
+    assert verified["run_id"] == "latest"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("replay ok --offline", 0),
+        ("replay ok --offline --as-json", 0),
+        ("replay tampered --offline --verify", 1),
+        ("replay nosuch --offline --json", 1),
+        ("replay", 2),
+        ("frobnicate", 2),
+        ("--help", 0),
+    ],
+)
+def test_a_closed_stream_changes_nothing_but_what_is_read(recorded, line, code, closed):
+    program = f'"{sys.executable}" -m bernstein_cli {line} {closed}'
+    done = subprocess.run(
+        ["sh", "-c", program],
+        cwd=recorded.folder,
+        env=recorded.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "replay ok --offline",
+        "replay ok --offline --json",
+        "replay nosuch --offline --json",
+        "replay --json",
+        "--help",
+    ],
+)
+def test_a_full_device_is_one_line_and_1(recorded, line):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command(*line.split()),
+            cwd=recorded.folder,
+            env=recorded.environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.endswith("cannot write the output: No space left on device [STORE_FAILED]")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_while_modules_load_is_quiet(recorded, tmp_path):
+    # A module that the command loads first, which waits.
+    (tmp_path / "click.py").write_text(
+        "import time\nprint('loading', flush=True)\ntime.sleep(60)\n"
+    )
+    environ = {**recorded.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(
+        command("--help"), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"loading\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=10)
+    assert (process.returncode, said) == (130, b"")
 
 
 def test_a_state_folder_that_cannot_be_written_names_the_way_out(recorded):
@@ -162,8 +254,8 @@ def test_services_are_started_shown_checked_and_stopped(project):
     assert checked["ok"], checked
     assert {"journal", "signer", "peer", "lock"} <= {each["name"] for each in checked["checks"]}
     assert "serving" in bernstein(project, "services", "logs", "journal").stdout
-    lines = bernstein(project, "services", "logs", "journal", "--json").stdout.splitlines()
-    assert all(json.loads(line)["service"] == "journal" for line in lines)
+    logged = document(bernstein(project, "services", "logs", "journal", "--json"))
+    assert {line["service"] for line in logged["lines"]} == {"journal"}
     assert bernstein(project, "services", "stop").stdout == "The services have ended.\n"
     assert document(bernstein(project, "services", "stop", "--json")) == {"stopped": False}
 

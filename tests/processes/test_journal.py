@@ -256,8 +256,7 @@ def test_a_run_folder_removed_under_us_is_reported(services: Services, project) 
     run_id = services.journal.create_run()
     services.journal.append(run_id, "x", {})
     journal = project.sdd / "runs" / run_id / "journal.jsonl"
-    journal.unlink()
-    journal.parent.rmdir()
+    shutil.rmtree(journal.parent)
 
     with pytest.raises(ForeignWriter, match="removed by another program"):
         services.journal.append(run_id, "x", {})

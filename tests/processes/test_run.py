@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,20 @@ class Desk:
 
 def keys(model: ModelServer) -> dict[str, str]:
     return {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "unused"}
+
+
+def programs(desk: Desk, agent: dict[str, list[str]]) -> str:
+    """A plan of one program; gives its name."""
+    stages = [{"name": "a", "steps": [{"title": "Work", "agent": agent}]}]
+    (desk.folder / "programs.yaml").write_text(json.dumps({"stages": stages}))
+    return "programs.yaml"
+
+
+def is_at_work(process_id: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process_id}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.fixture
@@ -290,14 +305,18 @@ def test_a_run_id_is_used_once(desk: Desk, model: ModelServer) -> None:
     assert desk.run_file("mine", "journal.jsonl").read_bytes() == journal
 
 
-def test_ctrl_c_ends_a_run_cleanly_and_says_how_to_go_on(desk: Desk, gated: GatedModel) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_ends_a_run_cleanly_and_says_how_to_go_on(
+    desk: Desk, gated: GatedModel, number: signal.Signals
+) -> None:
     process = desk.start("run", "plan.yaml", environ={**SEED, **keys(gated)})
     gated.asked.acquire()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in stderr
     assert "interrupted" in stdout
+    assert "stopping; press Ctrl-C again to stop at once" in stderr
     assert "starts again" in stderr
     (run_id,) = desk.runs()
     desk.check_sound(run_id)
@@ -316,6 +335,49 @@ def test_a_second_ctrl_c_ends_it_at_once(desk: Desk, gated: GatedModel) -> None:
             continue
     assert process.returncode in {130, -signal.SIGINT}
     assert "Traceback" not in process.communicate()[1]
+
+
+def test_a_second_ctrl_c_leaves_no_program_at_work(desk: Desk) -> None:
+    os.mkfifo(desk.folder / "begun")
+    script = "trap '' TERM; echo $$ > begun; sleep 600"
+    process = desk.start(
+        "run", programs(desk, {"command": ["sh", "-c", script]}), environ={}, stdout=None
+    )
+    agent = int((desk.folder / "begun").read_text())
+    process.send_signal(signal.SIGINT)
+    while "stopping" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    give_up = time.monotonic() + 10
+    while is_at_work(agent):
+        assert time.monotonic() < give_up
+
+
+def test_a_progress_that_nobody_reads_does_not_end_a_run(desk: Desk, model: ModelServer) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    environ = {**SEED, **keys(model)}
+    process = desk.start("run", "plan.yaml", environ=environ, stdout=writer, stderr=writer)
+    os.close(writer)
+    assert process.wait(60) == 141
+    (run_id,) = desk.runs()
+    assert desk.run_file(run_id, "seal.json").exists()
+    desk.check_sound(run_id)
+    assert desk.replay(run_id).returncode == 0
+
+
+def test_a_program_is_not_given_the_providers_key_unless_it_is_named(
+    desk: Desk, model: ModelServer
+) -> None:
+    agent = {"command": ["sh", "-c", "env > seen"]}
+    assert desk.run("run", programs(desk, agent), **keys(model)).returncode == 0
+    assert "OPENAI" not in (desk.folder / "seen").read_text()
+    agent |= {"environment": ["OPENAI_API_KEY"]}
+    assert desk.run("run", programs(desk, agent), **keys(model)).returncode == 0
+    assert "OPENAI_API_KEY=unused\n" in (desk.folder / "seen").read_text()
 
 
 @pytest.mark.parametrize("service", ["journal", "recorder"])

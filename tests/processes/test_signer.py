@@ -554,7 +554,7 @@ def test_no_other_process_may_look_into_a_signer():
     # 3 is PR_GET_DUMPABLE.
     program = (
         "import ctypes, os\n"
-        "from bernstein_signer.process import protect\n"
+        "from bernstein_runtime.protection import protect\n"
         "protect()\n"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), oct(os.umask(0)))\n"
     )

@@ -171,7 +171,8 @@ def test_a_receipt_of_a_run_that_goes_on_is_no_missing_seal(project, key, servic
     run_id = recorded(services)
     receipt_key = project.folder / "key.pem"
     assert command(project, "keys", "new", str(receipt_key)).returncode == 0
-    built = command(project, "verify", "run", run_id, "--signing-key-path", str(receipt_key))
+    sign = ("--signing-key-path", str(receipt_key), "--unfinished")
+    built = command(project, "verify", "run", run_id, *sign)
     assert built.returncode == 0, built.stderr
     services.journal.append(run_id, "x", {"n": "more"})
 
@@ -359,6 +360,7 @@ def test_a_receipt_carries_the_window_with_the_resident_signers_keys(project, ke
     environ = {**project.environ, **with_receipt_key(project)}
     with Services(project.sdd, environ) as services:
         run_id = recorded(services)
+        services.journal.finish_run(run_id)
         services.macs.append_audit_event(event(0, run_id=run_id))
         services.macs.append_audit_event(event(1, run_id="another"))
         wanted = AuditRangeWanted("2000", "2999")
@@ -394,6 +396,7 @@ def test_archived_segments_are_read_continued_and_refused_when_damaged(project, 
         run_id = recorded(services)
         services.macs.append_audit_event(event(1))
         assert services.macs.verify_audit_log().event_count == 2
+        services.journal.finish_run(run_id)
         built = services.journal.build_receipt(run_id, audit=window)
         assert built.audit is not None
         assert built.audit.event_count == 1
@@ -408,6 +411,7 @@ def test_archived_segments_are_read_continued_and_refused_when_damaged(project, 
 def test_the_command_says_aloud_that_other_runs_events_are_published(project, key) -> None:
     with project.services() as services:
         run_id = recorded(services)
+        services.journal.finish_run(run_id)
         services.macs.append_audit_event(event(1, run_id="another"))
     assert command(project, "keys", "new", "k.pem").returncode == 0
     line = (

@@ -1,16 +1,22 @@
 """The supervisor: one a project, starts on demand, restarts what dies, ends when idle."""
 
 import os
+import resource
+import shutil
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bernstein_client.connection import Services
-from bernstein_formats.errors import InvalidInput, StoreFailed, Unavailable
+from bernstein_formats.errors import DiskFull, InvalidInput, StoreFailed, Unavailable
+from bernstein_runtime.lock import LockFile
 from bernstein_runtime.supervisor import scrubbed
 
 pytestmark = pytest.mark.processes
@@ -19,6 +25,19 @@ pytestmark = pytest.mark.processes
 def running(services: Services) -> dict[str, int]:
     status = services.supervisor.ask({"do": "status"})
     return {each["service"]: each["pid"] for each in status["services"]} if status else {}
+
+
+def supervisor_pid(services: Services) -> int:
+    status = services.supervisor.ask({"do": "status"})
+    assert status is not None
+    return int(status["pid"])
+
+
+def do_answer(services: Services) -> list[bool]:
+    """Whether each running service answers, as the supervisor says."""
+    status = services.supervisor.ask({"do": "status"})
+    assert status is not None
+    return [service["answers"] for service in status["services"]]
 
 
 def wait_until(condition, seconds: float = 15.0) -> None:
@@ -67,7 +86,7 @@ def test_a_service_that_dies_is_started_again(services: Services) -> None:
 def test_a_killed_supervisor_is_replaced_and_its_services_are_taken_over(project) -> None:
     with project.services() as services:
         services.journal.create_run("r1")
-        supervisor = services.supervisor.ask({"do": "status"})["pid"]
+        supervisor = supervisor_pid(services)
         old_journal = running(services)["journal"]
         os.kill(supervisor, signal.SIGKILL)
     with project.services() as services:
@@ -122,8 +141,51 @@ def test_a_service_that_cannot_start_says_why(project) -> None:
     (project.sdd / "svc").mkdir()
     (project.sdd / "svc" / "bernstein.toml").write_text("[recorder]\nnonsense = 1\n")
 
-    with project.services() as services, pytest.raises(Unavailable, match="no setting 'nonsense'"):
+    with project.services() as services, pytest.raises(InvalidInput, match="no setting 'nonsense'"):
         services.recorder.get_recording("r1")
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Nothing that is started within can put a byte into a file (EFBIG, as ENOSPC a DiskFull)."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_refusal_arrives_although_no_log_can_be_written(project) -> None:
+    config = project.sdd / "svc" / "bernstein.toml"
+    config.parent.mkdir()
+    for text, service in (
+        ("[recorder]\nodd = 1\n", "recorder"),
+        ("[supervisor]\nodd = 1\n", "journal"),
+    ):
+        config.write_text(text)
+        with (
+            full_disk(),
+            project.services() as services,
+            pytest.raises(InvalidInput, match="no setting 'odd'"),
+        ):
+            services.supervisor.ensure(service)
+        services.supervisor.ask({"do": "stop"})
+
+
+def test_a_full_disk_is_named_at_once_and_ends_nothing(project) -> None:
+    with full_disk(), project.services() as services:
+        with pytest.raises(DiskFull, match="make room"):
+            services.journal.create_run()
+        assert set(running(services)) == {"journal"}
+        assert services.journal.list_runs() is not None
+
+
+def test_a_supervisor_that_cannot_start_says_why_itself(project) -> None:
+    (project.sdd / "svc").write_text("a file")
+
+    with project.services() as services, pytest.raises(StoreFailed, match="cannot write below"):
+        services.journal.create_run()
 
 
 def test_a_missing_state_folder_is_not_made(project, tmp_path: Path) -> None:
@@ -158,3 +220,165 @@ def test_services_see_no_key_and_none_of_the_peers_variables(project) -> None:
     assert b"BERNSTEIN_SVC_SUPERVISOR_IDLE_SECONDS" in names
     assert not names & {b"OPENAI_API_KEY", b"BERNSTEIN_REPLAY_RUN_ID"}
     assert "OPENAI_API_KEY" not in scrubbed(environ)
+
+
+@pytest.fixture
+def other_runtime() -> Iterator[str]:
+    """A runtime folder that has a short name."""
+    with tempfile.TemporaryDirectory(prefix="other") as folder:
+        yield folder
+
+
+def test_commands_with_another_runtime_folder_use_the_same_services(
+    services: Services, project, other_runtime: str
+) -> None:
+    run_id = services.journal.create_run()
+    environ = {**project.environ, "XDG_RUNTIME_DIR": other_runtime}
+    with replace(project, environ=environ).services() as others:
+        assert others.journal.append(run_id, "x", {}).first_index == 0
+        assert running(others) == running(services)
+        assert others.places == services.places
+
+        others.supervisor.ask({"do": "stop"})
+    wait_until(lambda: services.supervisor.ask({"do": "status"}) is None)
+
+
+def test_a_client_follows_services_that_were_started_elsewhere_meanwhile(
+    services: Services, project, other_runtime: str
+) -> None:
+    environ = {**project.environ, "XDG_RUNTIME_DIR": other_runtime}
+    with replace(project, environ=environ).services() as others:
+        run_id = others.journal.create_run()
+
+        assert services.journal.append(run_id, "x", {}).first_index == 0
+        assert services.places.runtime_root == Path(other_runtime)
+        services.supervisor.ask({"do": "stop"})
+
+
+def test_services_that_cannot_be_reached_are_named_at_once(
+    services: Services, project, other_runtime: str
+) -> None:
+    environ = {**project.environ, "XDG_RUNTIME_DIR": f"{other_runtime}/x"}
+    with replace(project, environ=environ).services() as others:
+        others.journal.create_run()
+        supervisor = supervisor_pid(others)
+        os.kill(supervisor, signal.SIGSTOP)
+        hidden = Path(other_runtime, "x").rename(Path(other_runtime, "hidden"))
+        began = time.monotonic()
+        for ask in (
+            lambda: services.supervisor.ensure("journal"),
+            lambda: services.supervisor.ask({"do": "stop"}),
+        ):
+            with pytest.raises(Unavailable, match="cannot be reached from here"):
+                ask()
+        assert time.monotonic() - began < 6
+        os.kill(supervisor, signal.SIGCONT)
+        wait_until(lambda: state_of(supervisor) in "ZX")  # nobody could find it
+        assert hidden.is_dir()
+        assert services.journal.create_run()
+
+
+def test_a_removed_state_folder_ends_what_served_it(services: Services, project) -> None:
+    services.journal.create_run("r1")
+    former = {*running(services).values(), supervisor_pid(services)}
+    shutil.rmtree(project.sdd)
+    project.sdd.mkdir()
+
+    with project.services() as again:
+        assert again.journal.create_run("r1") == "r1"
+        assert (project.sdd / "runs" / "r1").is_dir()
+        wait_until(lambda: all(state_of(pid) in "ZX" for pid in former))
+        assert not former & set(running(again).values())
+
+
+def test_services_of_a_removed_state_folder_end_by_themselves(services: Services, project) -> None:
+    services.journal.create_run()
+    journal = running(services)["journal"]
+    supervisor = supervisor_pid(services)
+    os.kill(supervisor, signal.SIGSTOP)
+    shutil.rmtree(project.sdd)
+
+    wait_until(lambda: state_of(journal) in "ZX")
+    os.kill(supervisor, signal.SIGCONT)
+    wait_until(lambda: not is_alive(supervisor))
+    assert not services.places.runtime_dir.exists() or not any(
+        services.places.runtime_dir.iterdir()
+    )
+    project.sdd.mkdir()
+
+
+def state_of(pid: int) -> str:
+    """R, S, T …; X when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def test_the_end_leaves_no_runtime_folder(services: Services) -> None:
+    services.journal.create_run()
+    os.kill(running(services)["journal"], signal.SIGKILL)  # it leaves its socket
+
+    services.supervisor.ask({"do": "stop"})
+
+    wait_until(lambda: not services.places.runtime_dir.exists())
+    assert not (services.places.state_dir / "supervisor.json").exists()
+
+
+def test_sockets_in_a_folder_that_others_can_write_to_are_refused(project, other_runtime) -> None:
+    environ = {**project.environ, "XDG_RUNTIME_DIR": other_runtime}
+    with replace(project, environ=environ).services() as services:
+        services.journal.create_run()
+        folder = services.places.runtime_dir.parent
+        folder.chmod(0o777)
+        with pytest.raises(InvalidInput, match="other users may write"):
+            services.supervisor.ask({"do": "status"})
+        folder.chmod(0o700)
+        services.supervisor.ask({"do": "stop"})
+
+
+def test_all_that_is_made_is_private(services: Services) -> None:
+    services.journal.create_run()
+
+    places = services.places
+    private = [
+        places.runtime_root,
+        places.runtime_dir.parent,
+        places.runtime_dir,
+        *places.logs_dir.iterdir(),
+        places.state_dir / "supervisor.json",
+    ]
+    assert [path for path in private if path.stat().st_mode & 0o077] == []
+
+
+def test_a_service_that_was_suspended_is_named_with_advice(services: Services, project) -> None:
+    services.journal.create_run()
+    journal = running(services)["journal"]
+    os.kill(journal, signal.SIGSTOP)
+    try:
+        with project.services() as others, pytest.raises(Unavailable, match=f"-CONT {journal}"):
+            others.journal.list_runs()
+        assert do_answer(services) == [False]
+    finally:
+        os.kill(journal, signal.SIGCONT)
+    assert do_answer(services) == [True]
+
+
+def test_a_service_that_is_killed_while_it_starts_is_started_again(services: Services) -> None:
+    services.supervisor.ensure("rederiver")
+    supervisor, others = supervisor_pid(services), set(running(services).values())
+    lock = LockFile(services.places.state_dir / "journal.lock")
+    lock.acquire()  # the journal waits for it, and does not serve yet
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(services.supervisor.ensure, "journal")
+        wait_until(lambda: set(children_of(supervisor)) - others)
+        (journal,) = set(children_of(supervisor)) - others
+        os.kill(journal, signal.SIGKILL)
+        lock.release()
+        starting.result()
+
+    assert running(services)["journal"] != journal
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -285,3 +286,66 @@ def test_a_reader_gives_pieces_and_sees_the_file_grow(store: FileStore) -> None:
     assert reader.facts()[0] == 14
     assert reader.read(8, 100) == b"three\n"
     assert store.open_reader("runs/r1/other") is None
+
+
+def test_a_removed_file_is_gone_and_may_be_removed_again(store: FileStore) -> None:
+    store.put("runs/r1/note.json", b"{}")
+    store.remove("runs/r1/note.json")
+    store.remove("runs/r1/note.json")
+    assert store.get("runs/r1/note.json") is None
+
+
+def test_a_link_to_a_run_is_that_run_and_any_other_link_is_refused(
+    store: FileStore, sdd: Path
+) -> None:
+    store.make_run("r1")
+    (sdd / "runs" / "r1" / "below").mkdir()
+    for name, target in (("alias", "r1"), ("below", "r1/below"), ("out", sdd.parent)):
+        (sdd / "runs" / name).symlink_to(target)
+    assert (store.real_run("r1"), store.real_run("alias")) == ("r1", "r1")
+    assert store.real_run("not-there") == "not-there"
+    for name in ("below", "out"):
+        with pytest.raises(InvalidInput, match="is a link"):
+            store.real_run(name)
+
+
+def test_nothing_is_written_through_a_link(store: FileStore, sdd: Path) -> None:
+    store.put("runs/r1/note.json", b"mine")
+    (sdd / "runs" / "alias").symlink_to("r1")
+    (sdd / "runs" / "r2").mkdir()
+    (sdd / "runs" / "r2" / "note.json").symlink_to("../r1/note.json")
+    for name in ("runs/alias/note.json", "runs/r2/note.json"):
+        assert store.get(name) == b"mine"
+        for write in (
+            lambda name: store.put(name, b"other"),
+            store.remove,
+            store.open_log,
+            lambda name: store.rewrite_log(name, lambda: iter([b"other"])),
+        ):
+            with pytest.raises(InvalidInput, match="through a link"):
+                write(name)
+    assert store.get("runs/r1/note.json") == b"mine"
+
+
+def test_a_state_folder_whose_parts_are_elsewhere_is_written_to(
+    store: FileStore, sdd: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "large-disk").mkdir()
+    (sdd / "runs").symlink_to(tmp_path / "large-disk")
+    store.put("runs/r1/note.json", b"mine")
+    assert (tmp_path / "large-disk" / "r1" / "note.json").read_bytes() == b"mine"
+
+
+def test_what_is_no_regular_file_is_refused_at_once(store: FileStore, sdd: Path) -> None:
+    (sdd / NAME).parent.mkdir(parents=True)
+    os.mkfifo(sdd / NAME)
+    uses: tuple[Callable[[str], object], ...] = (
+        lambda name: list(store.read(name)),
+        store.size,
+        store.get,
+        store.open_reader,
+        store.open_log,
+    )
+    for use in uses:
+        with pytest.raises(StoreFailed, match="not a regular file"):
+            use(NAME)

@@ -185,6 +185,33 @@ def test_a_key_is_chosen_by_flag_then_by_the_environment():
     assert choose_key(None, None, "", {}).is_resident
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["run", "plan.yaml"],
+        ["verify", "run", "nosuch", "--signing-env-var", "RECEIPT_KEY"],
+    ],
+)
+def test_a_command_that_was_given_a_key_is_hidden_before_it_does_anything(tmp_path, argv):
+    (tmp_path / "plan.yaml").write_text("stages: [")
+    # 3 is PR_GET_DUMPABLE; what is not dumpable has no /proc/<pid>/environ for its own user.
+    check = (
+        "import ctypes, os\n"
+        "from bernstein_cli.main import run_command\n"
+        f"print(run_command({argv!r}), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
+        "print('OPENAI_API_KEY' in os.environ)\n"
+    )
+    done = run(
+        [sys.executable, "-c", check],
+        cwd=tmp_path,
+        env={**os.environ, "OPENAI_API_KEY": "k", "RECEIPT_KEY": "raw:00"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"1 0\n{argv[0] != 'run'}\n"
+
+
 HEAVY = ("grpc", "google", "yaml", "structlog", "importlib.metadata", "rich", "asyncio")
 
 

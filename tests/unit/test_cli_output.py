@@ -1,8 +1,12 @@
 """What the command prints, and what a terminal must never get to see raw."""
 
+import errno
 import io
 import json
+import os
+import stat
 import sys
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -10,6 +14,7 @@ from hypothesis import strategies as st
 
 from bernstein_cli import output, progress
 from bernstein_cli.table import fitted, table_lines
+from bernstein_formats.errors import StoreFailed
 
 HOSTILE = "a\x1b[2Jb\r\nc\u202ed\ud800[bold]x[/bold]\x9b31m\x00"
 
@@ -37,8 +42,84 @@ def test_json_holds_what_the_terminal_must_not_see_and_reads_back(capsys):
     output.document({"run_id": HOSTILE})
     printed = capsys.readouterr().out
     assert json.loads(printed) == {"run_id": HOSTILE}
-    assert "\x1b" not in printed
-    assert printed.isascii() or "\ud800" not in printed
+    assert all(line.isprintable() for line in printed.splitlines())
+
+
+@given(st.text(st.characters()))
+def test_json_is_printable_and_says_the_same_whatever_the_text(text):
+    for spelled in (output.json_text({text: [text]}), output.json_line({text: [text]})):
+        assert spelled.replace("\n", "").isprintable()
+        joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        assert json.loads(spelled) == {joined: [joined]}
+    assert "\n" not in output.json_line({text: [text]})
+
+
+def test_a_row_that_cannot_be_read_leaves_nothing_of_the_document(capsys):
+    def rows():
+        yield {"index": 0}
+        raise StoreFailed("the disk went away")
+
+    with pytest.raises(StoreFailed):
+        output.document_with_rows({"run_id": "r"}, "events", rows(), {})
+    assert capsys.readouterr().out == ""
+
+
+class Broken(io.StringIO):
+    """A stream on which nothing can be written, until its descriptor is another one."""
+
+    def __init__(self, number, error):
+        super().__init__()
+        self.number, self.error = number, error
+
+    def fileno(self):
+        return self.number
+
+    def flush(self):
+        if not stat.S_ISCHR(os.fstat(self.number).st_mode):  # it goes nowhere by now
+            raise self.error
+
+
+@pytest.fixture
+def spare():
+    """A descriptor that a test may have replaced."""
+    reader, writer = os.pipe()
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.EIO, "gone")])
+def test_a_stderr_that_is_broken_decides_nothing(monkeypatch, spare, error):
+    monkeypatch.setattr(sys, "stderr", Broken(spare, error))
+
+    def answer():
+        output.remark("unheard")
+        return 7
+
+    assert output.with_outputs("it", answer) == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (BrokenPipeError(), (141, "")),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            (1, "it: cannot write the output: No space left on device [STORE_FAILED]\n"),
+        ),
+    ],
+)
+def test_a_stdout_that_cannot_be_written_fails_the_command(
+    monkeypatch, capsys, spare, error, outcome
+):
+    monkeypatch.setattr(sys, "stdout", Broken(spare, error))
+
+    def answer():
+        output.document({"a": 1})
+        return 0
+
+    code = output.with_outputs("it", answer)
+    assert outcome == (code, capsys.readouterr().err)
 
 
 def test_json_stays_json_where_a_row_holds_what_json_lacks(capsys):
@@ -89,7 +170,8 @@ def test_a_table_lines_its_columns_up_also_with_wide_characters():
 
 @given(st.text(max_size=30), st.integers(1, 20))
 def test_a_line_is_never_wider_than_the_terminal(text, columns):
-    assert len(fitted([text], [30], columns)) <= columns
+    shown = fitted([text], [30], columns)
+    assert sum(1 for each in shown if not unicodedata.combining(each)) <= columns
 
 
 @pytest.fixture

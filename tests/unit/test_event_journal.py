@@ -227,3 +227,13 @@ def test_provider_state_speaks_up():
         "step 2: provider_state_mutation has malformed step_index inf",
         "step 3: provider_state_mutation content address mismatch",
     ]
+
+
+def test_a_line_without_end_is_refused_in_a_verification_as_in_a_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bernstein_formats.journal_reader.LINE_BYTES_MAX", 100)
+    for end in (b"\n", b"\r"):
+        with pytest.raises(LimitExceeded, match="a line has more than 100 bytes"):
+            verify_journal([b"x" * 60, end + b"x" * 60, b"x" * 60])
+        assert verify_journal([(b"x" * 60 + end) * 2, b"x" * 60 + end]).discarded_count == 3

@@ -18,6 +18,7 @@ from bernstein_orchestrator.processes import (
     TAIL_LIMIT,
     Ending,
     Finished,
+    Groups,
     allowed_environment,
     run_program,
 )
@@ -30,6 +31,7 @@ ENVIRONMENT = {"PATH": os.environ["PATH"]}
 def run(folder: Path, *command: str, seconds: float = 20, stop: threading.Event | None = None):
     return run_program(
         command,
+        groups=Groups(),
         folder=folder,
         environment=ENVIRONMENT,
         timeout_seconds=seconds,
@@ -308,10 +310,42 @@ def test_an_error_is_handed_over_and_a_stop_ends_the_waiting() -> None:
 
 def test_the_first_interrupt_stops_politely_and_the_second_at_once() -> None:
     before = signal.getsignal(signal.SIGINT)
-    stop = threading.Event()
-    with stopping_on_signals(stop):
+    stop, told = threading.Event(), threading.Semaphore(0)
+    with stopping_on_signals(stop, told.release):
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.wait(5)
+        assert told.acquire(timeout=5)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+    assert not told.acquire(blocking=False)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_else_ends_processes_stops_politely_too(number: signal.Signals) -> None:
+    stop = threading.Event()
+    with stopping_on_signals(stop, lambda: None):
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+
+
+def test_a_signal_that_is_to_be_ignored_stays_ignored() -> None:
+    stop = threading.Event()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopping_on_signals(stop, lambda: None):
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert not stop.is_set()
+
+
+def test_who_ends_in_a_hurry_leaves_no_program_at_work_and_none_begins(tmp_path: Path) -> None:
+    groups = Groups()
+    process = groups.start(["sh", "-c", "trap '' TERM; sleep 60 & wait"], tmp_path, ENVIRONMENT)
+    assert process is not None
+    groups.end()
+    with process:
+        assert process.wait(20) == -signal.SIGKILL
+    assert groups.start(["true"], tmp_path, ENVIRONMENT) is None

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bernstein_cli.run_summary import summary_document, summary_lines
 from bernstein_client.appender import AppendResult
 from bernstein_client.recorder import (
     Account,
@@ -23,7 +24,7 @@ from bernstein_client.recorder import (
     Session,
     UnusedCall,
 )
-from bernstein_client.values import FinishedRun
+from bernstein_client.values import FinishedRun, Verification
 from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.errors import (
     ChainBroken,
@@ -39,6 +40,7 @@ from bernstein_formats.errors import (
     Unavailable,
 )
 from bernstein_formats.event_journal import ChainHead, next_row
+from bernstein_formats.journal_verify import JournalSeal, verify_journal
 from bernstein_formats.rederivation import rederive
 from bernstein_orchestrator import sidecars
 from bernstein_orchestrator.options import RunOptions
@@ -81,6 +83,7 @@ class MemoryJournal:
         self.heads: dict[str, ChainHead] = {}
         self.files: dict[str, tuple[bytes, bytes]] = {}
         self.finished: set[str] = set()
+        self.seals: dict[str, JournalSeal] = {}
         self.appends = 0
         self.fail_at = -1
 
@@ -106,15 +109,49 @@ class MemoryJournal:
         head = self.heads[run_id]
         return AppendResult(first, head.head_hash, head.index)
 
-    def finish_run(self, run_id: str) -> FinishedRun:
+    def finish_run(self, run_id: str, *, spine_seal: bool = True) -> FinishedRun:
         self.finished.add(run_id)
         head = self.heads[run_id]
-        return FinishedRun(head.head_hash, head.index, b"{}")
+        self.seals[run_id] = JournalSeal(head.head_hash, head.index)
+        notes = ("the spine has no seal",) if not spine_seal else ()
+        return FinishedRun(head.head_hash, head.index, b"{}", notes)
 
     def read_journal(self, run_id: str) -> Iterator[bytes]:
         if run_id not in self.lines:
             raise RunNotFound(f"run {run_id}: there is none")
         yield from (line + b"\n" for line in self.lines[run_id])
+
+    def verify_run(self, run_id: str) -> Verification:
+        """As the journal would; a finished run has its seal, unless a test took it away."""
+        chunks = list(self.read_journal(run_id))
+        seal = self.seals.get(run_id)
+        found = verify_journal(chunks, seal)
+        return Verification(
+            run_id=run_id,
+            chain_consistent=found.chain_consistent,
+            coverage=found.coverage,
+            identity=found.identity,
+            row_count=found.count,
+            divergent_index=found.divergent_index,
+            divergent_line=found.divergent_line,
+            expected_hash="",
+            actual_hash="",
+            head_hash=found.head,
+            discarded_lines=(),
+            discarded_count=found.discarded_count,
+            errors=found.errors,
+            findings=(),
+            flagged_steps=(),
+            provider_errors=(),
+            notes=(),
+            report_path="",
+            sealed_row_count=0 if seal is None else seal.event_count,
+        )
+
+    def cut(self, run_id: str, rows: int) -> None:
+        """Have a run's journal without its last rows, and without the seal that tells of them."""
+        del self.lines[run_id][-rows:]
+        del self.seals[run_id]
 
     def rows(self, run_id: str) -> list[dict[str, JsonValue]]:
         return [parse_json(line) for line in self.lines[run_id]]  # type: ignore[misc]  # rows are objects
@@ -291,6 +328,13 @@ def test_a_run_completes_and_writes_its_files(world: World) -> None:
     assert world.read("b.py") == "B\n"
     assert result.head_hash_hex == world.journal.heads[result.run_id].head_hash
     assert result.recording == world.recorder.get_recording(result.run_id)
+
+
+def test_what_keeps_the_seal_out_of_the_spine_is_told_at_the_end(world: World) -> None:
+    world.run()
+    assert "the spine" not in world.texts(Noted)
+    world.run(spine_seal=False)
+    assert world.told[-1] == Noted("note: the spine has no seal")
 
 
 def test_every_run_re_derives(world: World) -> None:
@@ -557,7 +601,7 @@ def test_a_miss_ends_the_replay_in_order_and_is_raised(world: World) -> None:
 def test_a_live_miss_that_was_allowed_warns(world: World) -> None:
     recorded = world.run()
     world.recorder.calls[recorded.run_id].pop()
-    world.journal.lines[recorded.run_id] = world.journal.lines[recorded.run_id][:-3]
+    world.journal.cut(recorded.run_id, 3)
     result = world.run(replay_run_id=recorded.run_id, allow_live_miss=True)
     assert "called live" in world.texts(Warned)
     assert "vouches" in world.texts(Warned)
@@ -566,13 +610,48 @@ def test_a_live_miss_that_was_allowed_warns(world: World) -> None:
 
 def test_a_run_that_was_cut_off_replays_to_where_it_ends(world: World) -> None:
     recorded = world.run(max_agents=1)
-    lines = world.journal.lines[recorded.run_id]
-    world.journal.lines[recorded.run_id] = lines[: len(lines) - 6]
+    world.journal.cut(recorded.run_id, 6)
     result = world.run(replay_run_id=recorded.run_id)
     assert result.replay is not None
     assert (result.replay.first_difference, result.is_good) == ("", True)
     assert result.replay.unused_count == 1
     assert "was cut off" in world.texts(Warned)
+    assert "no seal says" in result.replay.unvouched
+
+
+def test_a_replay_of_what_was_sealed_is_vouched_for(world: World) -> None:
+    result = world.run(replay_run_id=world.run().run_id)
+    assert result.replay is not None
+    assert result.replay.unvouched == ""
+    assert "vouches" not in world.texts(Warned)
+
+
+def test_a_recording_without_the_rows_that_bind_it_is_replayed_but_never_as_a_plain_success(
+    world: World,
+) -> None:
+    recorded = world.run()
+    world.journal.cut(recorded.run_id, 3)
+    key, _ = world.recorder.calls[recorded.run_id].pop()
+    world.recorder.calls[recorded.run_id].append((key, "=== a.py\nforged\n=== b.py\nB"))
+
+    result = world.run(replay_run_id=recorded.run_id)
+
+    assert result.replay is not None
+    assert "binds its recorded calls" in result.replay.unvouched
+    assert "nothing vouches for this recording" in world.texts(Warned)
+    document = summary_document(result)["replay"]
+    assert isinstance(document, dict)
+    assert document["unvouched"] == result.replay.unvouched
+    assert next(summary_lines(result)).endswith("completed (unvouched)")
+
+
+def test_a_journal_that_is_not_the_sealed_one_is_refused_before_a_run_exists(world: World) -> None:
+    recorded = world.run()
+    lines = world.journal.lines[recorded.run_id]
+    world.journal.lines[recorded.run_id] = lines[:-3]
+    with pytest.raises(RecordingChanged, match="the seal commits to"):
+        world.run(replay_run_id=recorded.run_id)
+    assert list(world.journal.lines) == [recorded.run_id]
 
 
 def test_a_stop_releases_what_is_held_and_replays(world: World) -> None:
@@ -633,7 +712,7 @@ def test_a_full_disk_ends_the_run_with_its_own_error(world: World) -> None:
 
 
 def test_an_error_at_the_very_end_writes_no_second_end(world: World) -> None:
-    def refuse(run_id: str) -> FinishedRun:
+    def refuse(run_id: str, *, spine_seal: bool = True) -> FinishedRun:
         raise Unavailable("the signer is away")
 
     world.journal.finish_run = refuse  # type: ignore[method-assign]  # one failing answer

@@ -10,10 +10,11 @@ import pytest
 
 from bernstein_cli import main as command
 from bernstein_cli.output import json_text
-from bernstein_cli.run_environment import read_run_environment
+from bernstein_cli.run_environment import read_run_environment, take_provider_keys
 from bernstein_cli.run_progress import LiveBlock, PlainLines, lines_of, progress_view
 from bernstein_cli.run_summary import advice_lines, exit_code, summary_document, summary_lines
 from bernstein_client.recorder import Provider, Recording, UnusedCall
+from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.progress import (
     ReplayResult,
     RunResult,
@@ -52,6 +53,10 @@ REPLAYED = ReplayResult(
 REPLAY = replace(RUN, run_id="r2", recording=None, replay=REPLAYED)
 
 
+def options(plan: str, project: str = ".") -> RunOptions:
+    return RunOptions(Path(plan), Path(project), Path(project, ".sdd"))
+
+
 def test_an_empty_environment_records_nothing_and_knows_no_provider() -> None:
     found = read_run_environment({"BERNSTEIN_DETERMINISTIC_SEED": "  "})
     assert found.seed == found.replay_run_id == found.run_id == ""
@@ -88,6 +93,24 @@ def test_live_misses_are_allowed_by_the_peers_words(text: str, allowed: bool) ->
     assert found.allow_live_miss is allowed
 
 
+@pytest.mark.parametrize(
+    ("text", "sealed"),
+    [
+        (None, True), ("1", True), ("yes", True), ("", False), ("  ", False), ("0", False),
+        (" False", False), ("NO", False), ("off\n", False),
+    ],
+)  # fmt: skip
+def test_the_spine_is_sealed_unless_the_peers_words_say_no(text: str | None, sealed: bool) -> None:
+    environ = {} if text is None else {"BERNSTEIN_LINEAGE_ENABLED": text}
+    assert read_run_environment(environ).spine_seal is sealed
+
+
+def test_keys_of_providers_are_taken_away_and_nothing_else() -> None:
+    environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENAI_BASE_URL": "u", "PATH": "p"}
+    take_provider_keys(environ)
+    assert environ == {"OPENAI_BASE_URL": "u", "PATH": "p"}
+
+
 def test_exit_codes_say_what_came_of_a_run() -> None:
     unused = replace(REPLAYED, unused_count=1, unused_calls=(UnusedCall(2, "ef" * 32, "m"),))
     other_head = replace(REPLAYED, head="00" * 32)
@@ -114,8 +137,19 @@ def test_a_recorded_run_tells_how_to_replay_it() -> None:
         f"sealed head: {HEAD} (12 rows)",
     ]
     assert "  BERNSTEIN_REPLAY_RUN_ID=r1 bernstein run 'my plan.yaml'" in list(
-        advice_lines(RUN, Path("my plan.yaml"))
+        advice_lines(RUN, options("my plan.yaml"))
     )
+
+
+def test_what_is_advised_can_be_typed_where_the_run_was_started() -> None:
+    lines = list(advice_lines(replace(RUN, has_programs=True), options("p.yaml", "my project")))
+    assert lines == [
+        "next:",
+        "  BERNSTEIN_REPLAY_RUN_ID=r1 bernstein run p.yaml -w 'my project' --offline-agents",
+        "  bernstein replay r1 --verify --sdd-dir 'my project/.sdd'",
+        "  bernstein replay r1 --re-derive --sdd-dir 'my project/.sdd'",
+        "  bernstein verify run r1 --signing-key-path KEY.pem -w 'my project'",
+    ]
 
 
 def test_a_replay_tells_its_coverage_and_that_the_heads_are_equal() -> None:
@@ -128,7 +162,7 @@ def test_a_replay_that_parts_names_the_first_difference_and_how_to_look_at_it() 
     parted = replace(REPLAYED, head="00" * 32, first_difference="step 3: recorded a, replayed b")
     result = replace(REPLAY, replay=parted)
     assert "first difference: step 3: recorded a, replayed b" in list(summary_lines(result))
-    assert "  bernstein replay diff r1 r2" in list(advice_lines(result, Path("p.yaml")))
+    assert "  bernstein replay diff r1 r2" in list(advice_lines(result, options("p.yaml")))
 
 
 def test_recorded_calls_that_nobody_asked_for_are_listed_up_to_a_limit() -> None:

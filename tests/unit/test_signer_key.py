@@ -1,6 +1,7 @@
 """Every form of a private key that is in use is read, every other one is refused by name."""
 
 import base64
+import errno
 import json
 import os
 import stat
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from structlog.testing import capture_logs
 
-from bernstein_formats.errors import Conflict, KeyUnusable
+from bernstein_formats.errors import Conflict, DiskFull, KeyUnusable
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_signer.key import (
     Key,
@@ -216,3 +217,30 @@ def test_a_new_pair_has_its_public_half_beside_it(tmp_path: Path):
     with pytest.raises(Conflict, match=r"team\.pub\.pem"):
         create_key_pair(tmp_path / "team.pem")
     assert not (tmp_path / "team.pem").exists()
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_full_disk_leaves_no_part_of_a_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+):
+    written = 0
+
+    def write_all(descriptor: int, data: bytes) -> None:
+        nonlocal written
+        written += 1
+        if written == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.write(descriptor, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bernstein_signer.key.write_all", write_all)
+        with pytest.raises(DiskFull):
+            create_key_pair(tmp_path / "op.pem")
+    assert list(tmp_path.iterdir()) == []
+    create_key_pair(tmp_path / "op.pem")
+
+
+def test_the_way_to_a_key_that_is_told_is_the_users_command(tmp_path: Path):
+    (tmp_path / "op.pem").write_bytes(b"")
+    with pytest.raises(KeyUnusable, match="bernstein keys new FILE"):
+        load_key_file(tmp_path / "op.pem")

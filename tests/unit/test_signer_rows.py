@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bernstein_formats import journal_reader
 from bernstein_formats.cose import parse_cose
 from bernstein_formats.errors import LedgerRefused, LimitExceeded
 from bernstein_formats.seal import NO_ENTRY_HASH, Entry, EntryBody
-from bernstein_signer import rows as rows_module
 from bernstein_signer.key import load_key_file
 from bernstein_signer.ledger import Head, Run
 from bernstein_signer.rows import Rows
@@ -100,6 +100,6 @@ def test_changed_rows_are_refused_where_they_depart():
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rows_module, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(journal_reader, "LINE_BYTES_MAX", 100)
     with pytest.raises(LimitExceeded, match="more than 100 bytes"):
         Rows(Run("o", "r"), None).take_journal([b"x" * 60, b"\n" + b"x" * 60, b"x" * 60])

@@ -14,14 +14,11 @@ from typing import Final, NoReturn
 gc.set_threshold(100_000, 50, 50)
 
 from bernstein_formats.errors import BernsteinError  # noqa: E402 - after the line above, on purpose
-from bernstein_verify.output import document, make_outputs_safe, remark  # noqa: E402 - likewise
+from bernstein_verify.output import document, remark, with_outputs  # noqa: E402 - likewise
 
 USAGE_EXIT: Final = 2
 FAILED_EXIT: Final = 1
 _DESCRIPTION: Final = "Verify evidence of AI agent runs, offline, from the named files alone."
-# What a shell makes of a program that SIGPIPE or Ctrl-C ended.
-BROKEN_PIPE_EXIT: Final = 141
-INTERRUPTED_EXIT: Final = 130
 
 # Name → module, loaded when it is used, and its line in the help.
 COMMANDS: Final = {
@@ -37,28 +34,12 @@ COMMANDS: Final = {
 
 def main() -> int:
     """Answer the command line of this process; gives the exit code."""
-    make_outputs_safe()
-    arguments = sys.argv[1:]
-    try:
-        code = _run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE_EXIT
-    except KeyboardInterrupt:
-        return INTERRUPTED_EXIT
-    return code
+    return with_outputs("bernstein-verify", lambda: _run(sys.argv[1:]))
 
 
 def program() -> NoReturn:
     """Run, and end without tidying up the interpreter."""
-    try:
-        code = main()
-    except SystemExit as ended:
-        code = USAGE_EXIT if ended.code else 0
-        sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    os._exit(main())
 
 
 def _run(arguments: list[str]) -> int:
@@ -69,7 +50,10 @@ def _run(arguments: list[str]) -> int:
         if name in arguments[:1]:
             command.set_defaults(parser=command)
             importlib.import_module(module).add_options(command)
-    options = parser.parse_args(arguments)
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as ended:
+        return USAGE_EXIT if ended.code else 0
     try:
         code: int = importlib.import_module(COMMANDS[options.command][0]).answer(options)
     except BernsteinError as error:

@@ -8,7 +8,7 @@ from bernstein_formats.errors import ReceiptMalformed
 from bernstein_formats.public_key import parse_public_pem
 from bernstein_formats.session_receipt_verify import SessionReceiptVerdict, verify_session_receipt
 from bernstein_verify.output import GREEN, RED, Printed, document, remark, say
-from bernstein_verify.questions import read_file
+from bernstein_verify.questions import open_file, read_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from bernstein_formats.journal_verify import verify_journal
 from bernstein_formats.public_key import parse_public_pem
 from bernstein_formats.seal import check_seal, parse_seal
 from bernstein_verify.output import GREEN, RED, Printed, document, remark, say
-from bernstein_verify.questions import read_file
+from bernstein_verify.questions import open_file, read_file
 
 _READ_BYTES: Final = 1024 * 1024
 

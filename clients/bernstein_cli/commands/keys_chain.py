@@ -21,6 +21,7 @@ from bernstein_formats.key_chain_read import read_key_chain
 from bernstein_formats.public_key import parse_public_pem
 from bernstein_formats.receipt_trust import ChainEvidence
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.regular_file import read_regular
 from bernstein_verify.key_chain_view import tell_key_chain
 
 _CHAIN: Final = click.argument("chain_file", metavar="CHAIN", type=click.Path(path_type=Path))

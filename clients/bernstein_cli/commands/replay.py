@@ -8,8 +8,9 @@ import click
 from bernstein_cli import replay_answers
 from bernstein_cli.completion import complete_replay
 from bernstein_cli.handing_over import hand_over_line
+from bernstein_cli.local_run import name_of
 from bernstein_cli.peer import knows_peer
-from bernstein_cli.replay_answers import Asked
+from bernstein_cli.replay_answers import DEFAULT_SDD_DIR, Asked
 from bernstein_cli.replay_repair import repair
 from bernstein_cli.run_reader import open_runs
 from bernstein_cli.step_options import Common, StepOptions, step_options, step_verb
@@ -23,7 +24,7 @@ DIFF: Final = "diff"
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="RUN_ID...", shell_complete=complete_replay)
-@click.option("--sdd-dir", default=".sdd", show_default=True, help="The state folder.")
+@click.option("--sdd-dir", default=DEFAULT_SDD_DIR, show_default=True, help="The state folder.")
 @click.option("--as-json", "--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--limit", type=click.IntRange(min=0), help="Show only the first N rows.")
 @click.option("--verify", is_flag=True, help="Recompute the chain; name the first broken step.")
@@ -88,15 +89,16 @@ def replay(
         return repair(words[1:], Path(sdd_dir), recover=recover, as_json=as_json)
     _check_words(ctx, words)
     with open_runs(Path(sdd_dir), offline=offline, file=file) as runs:
-        asked = Asked(runs, Path(sdd_dir), as_json)
+        asked = Asked(runs, Path(sdd_dir), as_json, file)
         if words[0] == LIST:
             return replay_answers.list_all(asked)
         if words[0] == DIFF:
             return replay_answers.diff(asked, words[1], words[2])
+        run_id = words[0] if file is None or words[0] != LATEST else name_of(file)
         try:
-            return _of_run(asked, words[0], limit, from_step, verify=verify, re_derive=re_derive)
+            return _of_run(asked, run_id, limit, from_step, verify=verify, re_derive=re_derive)
         except RunNotFound as error:
-            return replay_answers.not_found(asked, words[0], error)
+            return replay_answers.not_found(asked, run_id, error)
 
 
 def _of_run(

@@ -10,7 +10,7 @@ from bernstein_cli.automatic_receipt import make_automatic_receipt
 from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.pruning import prune_runs
-from bernstein_cli.run_environment import read_run_environment
+from bernstein_cli.run_environment import read_run_environment, take_provider_keys
 from bernstein_cli.run_progress import progress_view
 from bernstein_cli.run_summary import advice_lines, exit_code, summary_document, summary_lines
 from bernstein_cli.signing_key import without_key
@@ -22,6 +22,7 @@ from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.progress import RunResult
 from bernstein_orchestrator.run import run_plan
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.protection import hide
 
 STATE_FOLDER = ".sdd"
 EPILOG = """
@@ -32,6 +33,7 @@ BERNSTEIN_DETERMINISTIC_SEED      any text: record every internal model call
 BERNSTEIN_REPLAY_RUN_ID           replay this run; no model is called
 BERNSTEIN_REPLAY_ALLOW_LIVE_MISS  1: what the recording lacks is asked for, with a warning
 BERNSTEIN_REPLAY_RETENTION        N: once the run is over, only the newest N runs stay
+BERNSTEIN_LINEAGE_ENABLED         0: the run's end is not sealed in its spine, too
 BERNSTEIN_RUN_ID                  the id of the new run, instead of a made one
 BERNSTEIN_SEED_PATH               the configuration, instead of bernstein.yaml
 BERNSTEIN_RUN_RECEIPT_SIGNING_KEY_PATH, _ENV_VAR, _KID  sign a receipt when the run ends
@@ -82,6 +84,7 @@ def run(
     """
     if plan_file is None:
         hand_over_line(ctx, "`run` without a plan file")
+    hide()
     options = _options(plan_file, workdir, max_agents, offline_agents=offline_agents)
     if require_complete and not options.replay_run_id:
         raise click.UsageError(
@@ -92,7 +95,7 @@ def run(
     if as_json:
         document(summary_document(result) | {"receipt_path": receipt_path})
     else:
-        _tell(result, plan_file, receipt_path)
+        _tell(result, options, receipt_path)
     return _checked_exit_code(result, require_complete=require_complete)
 
 
@@ -100,6 +103,8 @@ def _options(
     plan_file: Path, workdir: Path, max_agents: int | None, *, offline_agents: bool
 ) -> RunOptions:
     environment = read_run_environment()
+    given = without_key(os.environ)
+    take_provider_keys()
     return RunOptions(
         plan_path=plan_file,
         project=workdir,
@@ -112,7 +117,8 @@ def _options(
         config_path=environment.config_path,
         max_agents=max_agents,
         providers=environment.providers,
-        environment=without_key(os.environ),
+        spine_seal=environment.spine_seal,
+        environment=given,
     )
 
 
@@ -157,12 +163,12 @@ def _make_state_folder(options: RunOptions) -> None:
         ) from error
 
 
-def _tell(result: RunResult, plan_file: Path, receipt_path: str | None) -> None:
+def _tell(result: RunResult, options: RunOptions, receipt_path: str | None) -> None:
     for line in summary_lines(result):
         say(line)
     if receipt_path is not None:
         say(f"receipt: {receipt_path}")
-    for line in advice_lines(result, plan_file):
+    for line in advice_lines(result, options):
         remark(line)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bernstein_cli.output import document, say
+from bernstein_cli.output import document, remark, say
 from bernstein_cli.services_options import json_option, sdd_dir_option, supervisor_of
 from bernstein_cli.table import table_lines, width
 
@@ -29,6 +29,13 @@ def status(sdd_dir: Path, as_json: bool) -> int:
     else:
         for line in table_lines(_NAMES, map(_cells, described), width()):
             say(line)
+    for each in described:
+        if not each.get("answers", True):  # a supervisor of an older version does not look
+            pid = each["pid"]
+            remark(
+                f"{each['service']} does not answer: wake it with `kill -CONT {pid}`, or run"
+                " `bernstein services stop`"
+            )
     return 0
 
 

@@ -1,8 +1,10 @@
 """`bernstein verify run RUN`: have the journal build a run's receipt, and a signer sign it."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,6 +26,7 @@ from bernstein_client.connection import Services
 from bernstein_client.values import AuditRangeWanted, BuiltReceipt, OnceSigner
 from bernstein_formats import paths
 from bernstein_formats.errors import RunNotFound
+from bernstein_runtime.protection import hide
 
 
 @click.command(name="run")
@@ -36,12 +39,18 @@ from bernstein_formats.errors import RunNotFound
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The project folder; its .sdd holds the run.",
 )
-@click.option("--signing-key-path", metavar="FILE", help="The Ed25519 key: PEM, or 32 raw bytes.")
+@click.option(
+    "--signing-key-path",
+    type=click.Path(exists=True, dir_okay=False, readable=False),
+    metavar="FILE",
+    help="The Ed25519 key: PEM, or 32 raw bytes.",
+)
 @click.option("--signing-env-var", metavar="NAME", help="The variable that holds the key.")
 @click.option("--signing-key-id", default="", metavar="KID", help="The key's name in the receipt.")
 @audit_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the receipt goes.")
 @click.option("--allow-secrets", is_flag=True, help="Sign without searching the rows for secrets.")
+@click.option("--unfinished", is_flag=True, help="Sign what there is of a run that has not ended.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify_run(
     *,
@@ -57,6 +66,7 @@ def verify_run(
     all_runs: bool,
     output: Path | None,
     allow_secrets: bool,
+    unfinished: bool,
     as_json: bool,
 ) -> int:
     """Build and sign the receipt of RUN_ID: one file that an auditor can verify offline.
@@ -66,6 +76,8 @@ def verify_run(
     """
     sdd_dir = workdir / ".sdd"
     key = choose_key(signing_key_path, signing_env_var, signing_key_id, os.environ)
+    if key.variable:
+        hide()
     audit = audit_wanted(
         included=include_audit_range,
         since=audit_since,
@@ -81,7 +93,7 @@ def verify_run(
     ):
         if not allow_secrets:
             refuse_secrets(run_id, services.journal.read_journal(run_id))
-        built = _build(services, run_id, signer, output, audit)
+        built = _build(services, run_id, signer, output, audit, unfinished=unfinished)
     receipt = output or Path(built.receipt_path)
     for text in audit_remarks(built, all_runs=all_runs):
         remark(text)
@@ -90,7 +102,7 @@ def verify_run(
     else:
         for line in built_lines(built, receipt):
             say(line)
-        remark(f"verify it with `bernstein verify receipt {receipt}`")
+        remark(f"verify it with `bernstein verify receipt {shlex.quote(str(receipt))}`")
     return 0
 
 
@@ -123,13 +135,18 @@ def _build(
     signer: OnceSigner | None,
     output: Path | None,
     audit: AuditRangeWanted | None,
+    *,
+    unfinished: bool,
 ) -> BuiltReceipt:
+    ask = partial(
+        services.journal.build_receipt, run_id, signer, audit=audit, unfinished=unfinished
+    )
     with Progress("building the receipt") as progress:
         if output is None:
-            return services.journal.build_receipt(run_id, signer, progress=progress, audit=audit)
+            return ask(progress=progress)
 
         def build(write: Write) -> BuiltReceipt:
-            return services.journal.build_receipt(run_id, signer, write, progress, audit)
+            return ask(write=write, progress=progress)
 
         return write_receipt(output, build)
 

@@ -815,9 +815,9 @@ class RebuildStateResponse(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     STATE_JSON_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
-    """The run."""
+    """The run; in the first message alone."""
     state_json: _builtins.bytes
-    """The projection as the JSON text `{"events", "head_hash", "step_count"}`."""
+    """The next piece of the projection: the JSON text `{"events", "head_hash", "step_count"}`."""
     def __init__(
         self,
         *,
@@ -1333,6 +1333,7 @@ class BuildReceiptRequest(_message.Message):
     SIGNER_TOKEN_FIELD_NUMBER: _builtins.int
     DOWNLOAD_FIELD_NUMBER: _builtins.int
     AUDIT_WINDOW_FIELD_NUMBER: _builtins.int
+    UNFINISHED_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run, or "latest"."""
     request_id: _builtins.str
@@ -1343,6 +1344,8 @@ class BuildReceiptRequest(_message.Message):
     """What that signer wants to hear from its caller."""
     download: _builtins.bool
     """Whether the receipt's bytes are sent back instead of being stored beside the run."""
+    unfinished: _builtins.bool
+    """Whether a run that was begun here and is not finished may have one all the same."""
     @_builtins.property
     def audit_window(self) -> Global___AuditWindow:
         """Which events of the audit log the receipt takes; unset: none."""
@@ -1356,10 +1359,11 @@ class BuildReceiptRequest(_message.Message):
         signer_token: _builtins.bytes = ...,
         download: _builtins.bool = ...,
         audit_window: Global___AuditWindow | None = ...,
+        unfinished: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["audit_window", b"audit_window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_window", b"audit_window", "download", b"download", "request_id", b"request_id", "run_id", b"run_id", "signer_socket", b"signer_socket", "signer_token", b"signer_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_window", b"audit_window", "download", b"download", "request_id", b"request_id", "run_id", b"run_id", "signer_socket", b"signer_socket", "signer_token", b"signer_token", "unfinished", b"unfinished"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

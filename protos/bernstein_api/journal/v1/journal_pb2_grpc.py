@@ -81,7 +81,7 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunResponse.FromString,
                 _registered_method=True)
-        self.RebuildState = channel.unary_unary(
+        self.RebuildState = channel.unary_stream(
                 '/bernstein_api.journal.v1.JournalService/RebuildState',
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RebuildStateRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RebuildStateResponse.FromString,
@@ -218,7 +218,8 @@ class JournalServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RebuildState(self, request, context):
-        """The state projection over the first rows of a run. Fails with RUN_NOT_FOUND.
+        """The state projection over the first rows of a run: which run, then the text in pieces. Fails
+        with RUN_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -275,7 +276,8 @@ class JournalServiceServicer:
 
     def BuildReceipt(self, request, context):
         """Has a receipt signed; progress first, then the file's bytes when they were asked for, the
-        summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
+        summary last. Fails with RUN_NOT_FOUND, JOURNAL_REFUSED (the run is not finished, or not what
+        its seal says), ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
         KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -361,7 +363,7 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunResponse.SerializeToString,
             ),
-            'RebuildState': grpc.unary_unary_rpc_method_handler(
+            'RebuildState': grpc.unary_stream_rpc_method_handler(
                     servicer.RebuildState,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RebuildStateRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RebuildStateResponse.SerializeToString,
@@ -688,7 +690,7 @@ class JournalService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/bernstein_api.journal.v1.JournalService/RebuildState',

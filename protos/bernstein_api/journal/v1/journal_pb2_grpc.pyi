@@ -64,8 +64,10 @@ class JournalServiceStub:
     """Recomputes a run's chain where its file is; progress first, the verification last. A broken
     run is a successful answer. Fails with RUN_NOT_FOUND.
     """
-    RebuildState: _grpc.UnaryUnaryMultiCallable[_journal_pb2.RebuildStateRequest, _journal_pb2.RebuildStateResponse]
-    """The state projection over the first rows of a run. Fails with RUN_NOT_FOUND."""
+    RebuildState: _grpc.UnaryStreamMultiCallable[_journal_pb2.RebuildStateRequest, _journal_pb2.RebuildStateResponse]
+    """The state projection over the first rows of a run: which run, then the text in pieces. Fails
+    with RUN_NOT_FOUND.
+    """
     DiffRuns: _grpc.UnaryUnaryMultiCallable[_journal_pb2.DiffRunsRequest, _journal_pb2.DiffRunsResponse]
     """Where two runs part. Fails with RUN_NOT_FOUND."""
     WatchRows: _grpc.UnaryStreamMultiCallable[_journal_pb2.WatchRowsRequest, _journal_pb2.WatchRowsResponse]
@@ -90,7 +92,8 @@ class JournalServiceStub:
     """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
     BuildReceipt: _grpc.UnaryStreamMultiCallable[_journal_pb2.BuildReceiptRequest, _journal_pb2.BuildReceiptResponse]
     """Has a receipt signed; progress first, then the file's bytes when they were asked for, the
-    summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
+    summary last. Fails with RUN_NOT_FOUND, JOURNAL_REFUSED (the run is not finished, or not what
+    its seal says), ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
     KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
     """
     AppendSpineEntry: _grpc.UnaryUnaryMultiCallable[_journal_pb2.AppendSpineEntryRequest, _journal_pb2.AppendSpineEntryResponse]
@@ -143,8 +146,10 @@ class JournalServiceAsyncStub(JournalServiceStub):
     """Recomputes a run's chain where its file is; progress first, the verification last. A broken
     run is a successful answer. Fails with RUN_NOT_FOUND.
     """
-    RebuildState: _aio.UnaryUnaryMultiCallable[_journal_pb2.RebuildStateRequest, _journal_pb2.RebuildStateResponse]  # type: ignore[assignment]
-    """The state projection over the first rows of a run. Fails with RUN_NOT_FOUND."""
+    RebuildState: _aio.UnaryStreamMultiCallable[_journal_pb2.RebuildStateRequest, _journal_pb2.RebuildStateResponse]  # type: ignore[assignment]
+    """The state projection over the first rows of a run: which run, then the text in pieces. Fails
+    with RUN_NOT_FOUND.
+    """
     DiffRuns: _aio.UnaryUnaryMultiCallable[_journal_pb2.DiffRunsRequest, _journal_pb2.DiffRunsResponse]  # type: ignore[assignment]
     """Where two runs part. Fails with RUN_NOT_FOUND."""
     WatchRows: _aio.UnaryStreamMultiCallable[_journal_pb2.WatchRowsRequest, _journal_pb2.WatchRowsResponse]  # type: ignore[assignment]
@@ -169,7 +174,8 @@ class JournalServiceAsyncStub(JournalServiceStub):
     """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
     BuildReceipt: _aio.UnaryStreamMultiCallable[_journal_pb2.BuildReceiptRequest, _journal_pb2.BuildReceiptResponse]  # type: ignore[assignment]
     """Has a receipt signed; progress first, then the file's bytes when they were asked for, the
-    summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
+    summary last. Fails with RUN_NOT_FOUND, JOURNAL_REFUSED (the run is not finished, or not what
+    its seal says), ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
     KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
     """
     AppendSpineEntry: _aio.UnaryUnaryMultiCallable[_journal_pb2.AppendSpineEntryRequest, _journal_pb2.AppendSpineEntryResponse]  # type: ignore[assignment]
@@ -279,8 +285,10 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _journal_pb2.RebuildStateRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_journal_pb2.RebuildStateResponse, _abc.Awaitable[_journal_pb2.RebuildStateResponse]]:
-        """The state projection over the first rows of a run. Fails with RUN_NOT_FOUND."""
+    ) -> _typing.Union[_abc.Iterator[_journal_pb2.RebuildStateResponse], _abc.AsyncIterator[_journal_pb2.RebuildStateResponse]]:
+        """The state projection over the first rows of a run: which run, then the text in pieces. Fails
+        with RUN_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def DiffRuns(
@@ -347,7 +355,8 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_journal_pb2.BuildReceiptResponse], _abc.AsyncIterator[_journal_pb2.BuildReceiptResponse]]:
         """Has a receipt signed; progress first, then the file's bytes when they were asked for, the
-        summary last. Fails with RUN_NOT_FOUND, ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
+        summary last. Fails with RUN_NOT_FOUND, JOURNAL_REFUSED (the run is not finished, or not what
+        its seal says), ROW_MALFORMED, CHAIN_BROKEN, LEDGER_REFUSED,
         KEY_UNUSABLE, UNAVAILABLE, DISK_FULL.
         """
 

@@ -540,3 +540,199 @@ class AppendCallsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendCallsResponse: _TypeAlias = AppendCallsResponse  # noqa: Y015
+
+@_typing.final
+class StoreBodyRequest(_message.Message):
+    """A piece of the request for StoreBody; the first one names run and digest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    sha256: _builtins.bytes
+    """SHA-256 of the whole body, 32 bytes."""
+    data: _builtins.bytes
+    """The next bytes of the body, at most 3 MiB."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        sha256: _builtins.bytes = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "run_id", b"run_id", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreBodyRequest: _TypeAlias = StoreBodyRequest  # noqa: Y015
+
+@_typing.final
+class StoreBodyResponse(_message.Message):
+    """Response for StoreBody."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    """Size of the body in bytes."""
+    def __init__(
+        self,
+        *,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreBodyResponse: _TypeAlias = StoreBodyResponse  # noqa: Y015
+
+@_typing.final
+class AppendExchangeRequest(_message.Message):
+    """Request for AppendExchange."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    request_id: _builtins.str
+    """1 to 64 ASCII characters chosen by the client: the same id appends once."""
+    line: _builtins.bytes
+    """The row, with its line feed."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        line: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["line", b"line", "request_id", b"request_id", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendExchangeRequest: _TypeAlias = AppendExchangeRequest  # noqa: Y015
+
+@_typing.final
+class AppendExchangeResponse(_message.Message):
+    """Response for AppendExchange."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    """Size of the file afterwards, in bytes."""
+    def __init__(
+        self,
+        *,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendExchangeResponse: _TypeAlias = AppendExchangeResponse  # noqa: Y015
+
+@_typing.final
+class ReadExchangesRequest(_message.Message):
+    """Request for ReadExchanges."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadExchangesRequest: _TypeAlias = ReadExchangesRequest  # noqa: Y015
+
+@_typing.final
+class ReadExchangesResponse(_message.Message):
+    """A piece of the response for ReadExchanges."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """The next bytes of the file."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadExchangesResponse: _TypeAlias = ReadExchangesResponse  # noqa: Y015
+
+@_typing.final
+class ReadBodyRequest(_message.Message):
+    """Request for ReadBody."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run."""
+    sha256: _builtins.bytes
+    """SHA-256 of the body, 32 bytes."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        sha256: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadBodyRequest: _TypeAlias = ReadBodyRequest  # noqa: Y015
+
+@_typing.final
+class ReadBodyResponse(_message.Message):
+    """A piece of the response for ReadBody."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """The next bytes of the body."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadBodyResponse: _TypeAlias = ReadBodyResponse  # noqa: Y015

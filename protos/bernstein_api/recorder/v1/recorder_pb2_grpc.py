@@ -60,6 +60,26 @@ class RecorderServiceStub:
                 request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsResponse.FromString,
                 _registered_method=True)
+        self.StoreBody = channel.stream_unary(
+                '/bernstein_api.recorder.v1.RecorderService/StoreBody',
+                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyResponse.FromString,
+                _registered_method=True)
+        self.AppendExchange = channel.unary_unary(
+                '/bernstein_api.recorder.v1.RecorderService/AppendExchange',
+                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeResponse.FromString,
+                _registered_method=True)
+        self.ReadExchanges = channel.unary_stream(
+                '/bernstein_api.recorder.v1.RecorderService/ReadExchanges',
+                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesResponse.FromString,
+                _registered_method=True)
+        self.ReadBody = channel.unary_stream(
+                '/bernstein_api.recorder.v1.RecorderService/ReadBody',
+                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyResponse.FromString,
+                _registered_method=True)
 
 
 class RecorderServiceServicer:
@@ -106,6 +126,36 @@ class RecorderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StoreBody(self, request_iterator, context):
+        """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
+        the bytes have another digest; a body that is there already is left as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendExchange(self, request, context):
+        """Appends an exchange whose bodies are stored; durable when it returns.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadExchanges(self, request, context):
+        """The run's recorded exchanges, as stored. Fails with RECORDING_MISSING.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadBody(self, request, context):
+        """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
+        have its digest any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RecorderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -133,6 +183,26 @@ def add_RecorderServiceServicer_to_server(servicer, server):
                     servicer.AppendCalls,
                     request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsRequest.FromString,
                     response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsResponse.SerializeToString,
+            ),
+            'StoreBody': grpc.stream_unary_rpc_method_handler(
+                    servicer.StoreBody,
+                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyRequest.FromString,
+                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyResponse.SerializeToString,
+            ),
+            'AppendExchange': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendExchange,
+                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeRequest.FromString,
+                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeResponse.SerializeToString,
+            ),
+            'ReadExchanges': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadExchanges,
+                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesRequest.FromString,
+                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesResponse.SerializeToString,
+            ),
+            'ReadBody': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadBody,
+                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyRequest.FromString,
+                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -271,6 +341,114 @@ class RecorderService:
             '/bernstein_api.recorder.v1.RecorderService/AppendCalls',
             bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsRequest.SerializeToString,
             bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StoreBody(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/bernstein_api.recorder.v1.RecorderService/StoreBody',
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyRequest.SerializeToString,
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendExchange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.recorder.v1.RecorderService/AppendExchange',
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeRequest.SerializeToString,
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadExchanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bernstein_api.recorder.v1.RecorderService/ReadExchanges',
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesRequest.SerializeToString,
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadBody(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bernstein_api.recorder.v1.RecorderService/ReadBody',
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyRequest.SerializeToString,
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyResponse.FromString,
             options,
             channel_credentials,
             insecure,

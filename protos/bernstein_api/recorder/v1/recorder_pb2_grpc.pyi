@@ -50,6 +50,18 @@ class RecorderServiceStub:
     """Count, size and digest of a run's recording. Fails with RECORDING_MISSING."""
     AppendCalls: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.AppendCallsRequest, _recorder_pb2.AppendCallsResponse]
     """Appends stored calls verbatim, for importers."""
+    StoreBody: _grpc.StreamUnaryMultiCallable[_recorder_pb2.StoreBodyRequest, _recorder_pb2.StoreBodyResponse]
+    """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
+    the bytes have another digest; a body that is there already is left as it is.
+    """
+    AppendExchange: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.AppendExchangeRequest, _recorder_pb2.AppendExchangeResponse]
+    """Appends an exchange whose bodies are stored; durable when it returns."""
+    ReadExchanges: _grpc.UnaryStreamMultiCallable[_recorder_pb2.ReadExchangesRequest, _recorder_pb2.ReadExchangesResponse]
+    """The run's recorded exchanges, as stored. Fails with RECORDING_MISSING."""
+    ReadBody: _grpc.UnaryStreamMultiCallable[_recorder_pb2.ReadBodyRequest, _recorder_pb2.ReadBodyResponse]
+    """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
+    have its digest any more.
+    """
 
 @_typing.type_check_only
 class RecorderServiceAsyncStub(RecorderServiceStub):
@@ -73,6 +85,18 @@ class RecorderServiceAsyncStub(RecorderServiceStub):
     """Count, size and digest of a run's recording. Fails with RECORDING_MISSING."""
     AppendCalls: _aio.UnaryUnaryMultiCallable[_recorder_pb2.AppendCallsRequest, _recorder_pb2.AppendCallsResponse]  # type: ignore[assignment]
     """Appends stored calls verbatim, for importers."""
+    StoreBody: _aio.StreamUnaryMultiCallable[_recorder_pb2.StoreBodyRequest, _recorder_pb2.StoreBodyResponse]  # type: ignore[assignment]
+    """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
+    the bytes have another digest; a body that is there already is left as it is.
+    """
+    AppendExchange: _aio.UnaryUnaryMultiCallable[_recorder_pb2.AppendExchangeRequest, _recorder_pb2.AppendExchangeResponse]  # type: ignore[assignment]
+    """Appends an exchange whose bodies are stored; durable when it returns."""
+    ReadExchanges: _aio.UnaryStreamMultiCallable[_recorder_pb2.ReadExchangesRequest, _recorder_pb2.ReadExchangesResponse]  # type: ignore[assignment]
+    """The run's recorded exchanges, as stored. Fails with RECORDING_MISSING."""
+    ReadBody: _aio.UnaryStreamMultiCallable[_recorder_pb2.ReadBodyRequest, _recorder_pb2.ReadBodyResponse]  # type: ignore[assignment]
+    """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
+    have its digest any more.
+    """
 
 class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Record and replay of model calls. Orchestrators call it; importers append stored calls."""
@@ -123,5 +147,41 @@ class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_recorder_pb2.AppendCallsResponse, _abc.Awaitable[_recorder_pb2.AppendCallsResponse]]:
         """Appends stored calls verbatim, for importers."""
+
+    @_abc_1.abstractmethod
+    def StoreBody(
+        self,
+        request_iterator: _MaybeAsyncIterator[_recorder_pb2.StoreBodyRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_recorder_pb2.StoreBodyResponse, _abc.Awaitable[_recorder_pb2.StoreBodyResponse]]:
+        """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
+        the bytes have another digest; a body that is there already is left as it is.
+        """
+
+    @_abc_1.abstractmethod
+    def AppendExchange(
+        self,
+        request: _recorder_pb2.AppendExchangeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_recorder_pb2.AppendExchangeResponse, _abc.Awaitable[_recorder_pb2.AppendExchangeResponse]]:
+        """Appends an exchange whose bodies are stored; durable when it returns."""
+
+    @_abc_1.abstractmethod
+    def ReadExchanges(
+        self,
+        request: _recorder_pb2.ReadExchangesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_recorder_pb2.ReadExchangesResponse], _abc.AsyncIterator[_recorder_pb2.ReadExchangesResponse]]:
+        """The run's recorded exchanges, as stored. Fails with RECORDING_MISSING."""
+
+    @_abc_1.abstractmethod
+    def ReadBody(
+        self,
+        request: _recorder_pb2.ReadBodyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_recorder_pb2.ReadBodyResponse], _abc.AsyncIterator[_recorder_pb2.ReadBodyResponse]]:
+        """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
+        have its digest any more.
+        """
 
 def add_RecorderServiceServicer_to_server(servicer: RecorderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,11 +12,20 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 
 
+def hide() -> None:
+    """No core dump, no debugger and no look into /proc of this process by others of its user.
+
+    Its environment as it began, which nothing can change, is hidden with it. The programs that it
+    starts are not.
+    """
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
 def protect() -> None:
-    """No core dump, no debugger and no look into /proc of this process; files for its user only."""
+    """The same for a process that starts nothing; and files for its user only."""
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _prctl(_PR_SET_DUMPABLE, 0)
+    hide()
 
 
 def end_with_parent() -> None:

@@ -1,0 +1,112 @@
+"""How each agent and library is told to use a lane: variables, and where those do not do, a file.
+
+The agents' own keys are dummies: the real one is added by the proxy. Rules: docs/agents.md.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bernstein_formats.canonical import JsonValue, spelled
+
+DUMMY_KEY: Final = "recorded-by-bernstein"
+_CLAUDE: Final = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    # Their ends come in an order that no replay repeats.
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+    "CLAUDE_CODE_MAX_RETRIES": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Variables, further arguments of the command, and notes on what else is needed."""
+
+    variables: Mapping[str, str]
+    arguments: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def lines(self) -> list[str]:
+        """Text that a shell can source; what it must not run is a comment."""
+        lines = [f"export {name}={shlex.quote(text)}" for name, text in self.variables.items()]
+        if self.arguments:
+            lines.append(f"# add to the command: {shlex.join(self.arguments)}")
+        return lines + [f"# {note}" for note in self.notes]
+
+
+def _anthropic(base: str) -> Settings:
+    return Settings({"ANTHROPIC_BASE_URL": f"{base}/anthropic", "ANTHROPIC_API_KEY": DUMMY_KEY})
+
+
+def _openai(base: str) -> Settings:
+    return Settings({"OPENAI_BASE_URL": f"{base}/openai/v1", "OPENAI_API_KEY": DUMMY_KEY})
+
+
+def _claude(base: str) -> Settings:
+    return Settings({**_anthropic(base).variables, **_CLAUDE})
+
+
+def _codex(base: str) -> Settings:
+    provider = (
+        f'model_providers.rec={{name="rec",base_url="{base}/openai/v1",env_key="OPENAI_API_KEY",'
+        'wire_api="responses",request_max_retries=0,stream_max_retries=0}'
+    )
+    return Settings(
+        {"OPENAI_API_KEY": DUMMY_KEY},
+        ("-c", "model_provider=rec", "-c", provider),
+        ("codex ignores OPENAI_BASE_URL, so that it needs these arguments",),
+    )
+
+
+def _qwen(base: str) -> Settings:
+    return Settings(
+        _openai(base).variables, ("--auth-type", "openai"), ("set OPENAI_MODEL to your model",)
+    )
+
+
+def _aider(base: str) -> Settings:
+    variables = {
+        "OPENAI_API_BASE": f"{base}/openai/v1",
+        "OPENAI_API_KEY": DUMMY_KEY,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    return Settings(
+        variables,
+        ("--analytics-disable", "--no-check-update"),
+        ("name the model as --model openai/NAME",),
+    )
+
+
+def _opencode(base: str) -> Settings:
+    config: JsonValue = {
+        "provider": {
+            "rec": {
+                "npm": "@ai-sdk/openai-compatible",
+                "options": {"baseURL": f"{base}/openai/v1", "apiKey": DUMMY_KEY},
+            }
+        }
+    }
+    variables = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    return Settings(variables, (), (f"put into opencode.json: {spelled(config)}",))
+
+
+CLIENTS: Final[Mapping[str, Callable[[str], Settings]]] = {
+    "aider": _aider,
+    "anthropic": _anthropic,
+    "claude": _claude,
+    "codex": _codex,
+    "openai": _openai,
+    "opencode": _opencode,
+    "qwen": _qwen,
+}
+
+
+def settings_for_any(base: str) -> Mapping[str, str]:
+    """Variables for a command of unknown kind: all that do not contradict one another."""
+    return {
+        **_claude(base).variables,
+        **_openai(base).variables,
+        "OPENAI_API_BASE": f"{base}/openai/v1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }

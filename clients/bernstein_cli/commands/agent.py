@@ -1,0 +1,96 @@
+"""`bernstein agent`: lanes for agents that somebody else starts."""
+
+from pathlib import Path
+
+import click
+
+from bernstein_cli.agent_run import create_run, finish_run, started_event
+from bernstein_cli.agent_settings import CLIENTS
+from bernstein_cli.commands.record import recording_providers
+from bernstein_cli.output import document, remark, say
+from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_client.connection import Services
+from bernstein_client.proxy import LaneWanted, ProxyClient
+from bernstein_runtime.clock import SystemClock
+
+
+@click.group()
+def agent() -> None:
+    """Open lanes for agents that you start yourself, and end them.
+
+    `bernstein record` does all of it around one command.
+    """
+
+
+@agent.command()
+@click.argument("client", type=click.Choice(sorted(CLIENTS)))
+@click.option("--run", "run_id", default="", metavar="RUN", help="A run with open lanes; else new.")
+@click.option("--replay", "replay_run_id", default="", metavar="RUN", help="Answer from this run.")
+@click.option("--lane", default="agent", show_default=True, help="The agent's name in the run.")
+@click.option(
+    "--budget", default=0, type=click.IntRange(min=0), help="The most model calls; 0: no limit."
+)
+@json_option
+@sdd_dir_option
+def env(
+    *,
+    client: str,
+    run_id: str,
+    replay_run_id: str,
+    lane: str,
+    budget: int,
+    as_json: bool,
+    sdd_dir: Path,
+) -> int:
+    """Open a lane and print the settings that send CLIENT through it, ready to be sourced.
+
+    The lane stays open until `bernstein agent end RUN`, or a day without a call.
+    """
+    require_folder(sdd_dir)
+    providers = () if replay_run_id else recording_providers()
+    with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
+        if replay_run_id:
+            replay_run_id = services.journal.get_run(replay_run_id).run_id
+        if not run_id:
+            run_id = create_run(services, replay_run_id, SystemClock().now_seconds())
+        services.journal.append_many(run_id, [started_event(lane, client=client)])
+        wanted = LaneWanted(run_id, lane, replay_run_id, budget, providers)
+        base_url = proxy.open_lane(wanted, hold=False)
+    settings = CLIENTS[client](base_url)
+    if as_json:
+        document(
+            {
+                "run_id": run_id,
+                "lane": lane,
+                "base_url": base_url,
+                "variables": dict(settings.variables),
+                "arguments": list(settings.arguments),
+                "notes": list(settings.notes),
+            }
+        )
+        return 0
+    for line in settings.lines():
+        say(line)
+    remark(f"run {run_id}; when the agent is done: bernstein agent end {run_id}")
+    return 0
+
+
+@agent.command()
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--require-complete", is_flag=True, help="Exit 11 when recorded calls were not asked for."
+)
+@json_option
+@sdd_dir_option
+def end(*, run_id: str, require_complete: bool, as_json: bool, sdd_dir: Path) -> int:
+    """End all lanes of RUN, seal it and give the account.
+
+    Exit codes: 0 clean, 1 something was not recorded, 10 miss, 11 incomplete.
+    """
+    require_folder(sdd_dir)
+    with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
+        verdict = finish_run(services, proxy.close_run(run_id))
+    verdict.say()
+    if as_json:
+        document(verdict.document())
+    return verdict.exit_code(require_complete=require_complete)

@@ -1,0 +1,262 @@
+"""One recorded exchange with a model provider: a line of `llm_http.jsonl`, bodies by digest.
+
+Rules: docs/formats/llm-http.md, section 4.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from bernstein_formats.canonical import JsonValue, parse_json_unique, spelled
+from bernstein_formats.errors import InvalidInput, RowMalformed
+from bernstein_formats.http_key import HttpRequest, Keyed, Pairs, open_query
+from bernstein_formats.http_rules import RULE_SET
+
+VERSION: Final = 1
+EVENT: Final = "llm_http_exchange"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# Names of headers whose values say who is asking, or let somebody in.
+_SECRET_NAME = re.compile(
+    r"auth|api-?key|cookie|token|secret|organization|openai-project|x-codex-turn-metadata|signature",
+    re.IGNORECASE,
+)
+# Token counts and the like are no secrets.
+_OPEN_NAME = re.compile(r"(?:x-|anthropic-)ratelimit-", re.IGNORECASE)
+# Of one connection only (RFC 9110, section 7.6.1), or written anew by each server.
+_HOP_NAMES: Final = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "host", "content-length", "accept-encoding", "expect", "date", "server"),
+    }
+)
+
+
+class End(StrEnum):
+    """How an exchange ended at the agent's side."""
+
+    COMPLETE = "complete"
+    # The provider's connection broke: the agent's was broken at the same place.
+    ABORTED = "aborted"
+    # The agent left before the end.
+    CLIENT_GONE = "client_gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Bytes that are stored under their digest."""
+
+    sha256_hex: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the agent got; status 0: it left before there was a status."""
+
+    status: int
+    headers: Pairs
+    body: Body
+    # Size in bytes and milliseconds since the request for each piece, as they arrived.
+    chunks: tuple[tuple[int, float], ...]
+    end: End
+    # Whether the stream showed its protocol's own end; None: it is no event stream.
+    is_finished: bool | None
+    stop_reason: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is all that the model had to say."""
+        return self.end is End.COMPLETE and self.is_finished is not False
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and its answer. `seq` counts the requests of a lane as they arrived, from 1."""
+
+    lane: str
+    seq: int
+    method: str
+    path: str
+    query: Pairs
+    headers: Pairs
+    request: Body
+    protocol: str
+    model: str
+    key: str
+    rules: tuple[str, ...]
+    answer: Answer
+    rule_set: int = RULE_SET
+
+    def line(self) -> bytes:
+        """The row, with its line feed."""
+        answer = self.answer
+        row: dict[str, JsonValue] = {
+            "v": VERSION,
+            **self._facts(),
+            "query": _packed(self.query),
+            "request_headers": _packed(self.headers),
+            "response_headers": _packed(answer.headers),
+            "chunks": [[size, at] for size, at in answer.chunks],
+        }
+        return spelled(row).encode() + b"\n"
+
+    def event(self) -> dict[str, JsonValue]:
+        """The payload of its journal row: nothing that a replay could not repeat."""
+        return self._facts()
+
+    def _facts(self) -> dict[str, JsonValue]:
+        answer = self.answer
+        return {
+            "lane": self.lane,
+            "seq": self.seq,
+            "method": self.method,
+            "path": self.path,
+            "protocol": self.protocol,
+            "model": self.model,
+            "key": self.key,
+            "rule_set": self.rule_set,
+            "rules": list(self.rules),
+            "request_sha256": self.request.sha256_hex,
+            "request_bytes": self.request.size,
+            "status": answer.status,
+            "response_sha256": answer.body.sha256_hex,
+            "response_bytes": answer.body.size,
+            "end": answer.end.value,
+            "finished": answer.is_finished,
+            "stop_reason": answer.stop_reason,
+        }
+
+
+def body_of(data: bytes) -> Body:
+    return Body(hashlib.sha256(data).hexdigest(), len(data))
+
+
+def exchange_of(
+    lane: str, seq: int, request: HttpRequest, found: Keyed, answer: Answer
+) -> Exchange:
+    """What is kept of an exchange; secrets in headers and query are left out."""
+    return Exchange(
+        lane=lane,
+        seq=seq,
+        method=request.method.upper(),
+        path=request.path,
+        query=open_query(request.query),
+        headers=open_headers(request.headers),
+        request=body_of(request.body),
+        protocol=request.protocol.value,
+        model=found.model,
+        key=found.key,
+        rules=found.rules,
+        answer=answer,
+    )
+
+
+def open_headers(headers: Pairs) -> Pairs:
+    """The headers that may be written down and sent again."""
+    return tuple(
+        (name, value)
+        for name, value in headers
+        if name.lower() not in _HOP_NAMES
+        and (_OPEN_NAME.match(name) or not _SECRET_NAME.search(name))
+    )
+
+
+def parse_exchange(line: bytes, number: int) -> Exchange:
+    """Read line `number` of a recording. Raises RowMalformed."""
+    try:
+        return _exchange(parse_json_unique(line))
+    except (InvalidInput, KeyError, TypeError, ValueError) as error:
+        what = f"no member {error}" if isinstance(error, KeyError) else str(error)
+        raise RowMalformed(
+            f"llm_http.jsonl: line {number}: {what}; record the run again, or restore the file",
+            line=number,
+        ) from error
+
+
+def _exchange(row: JsonValue) -> Exchange:
+    if not isinstance(row, dict) or row.get("v") != VERSION:
+        raise InvalidInput(f"it is no exchange of version {VERSION}")
+    finished = row["finished"]
+    if finished is not None and not isinstance(finished, bool):
+        raise InvalidInput("finished is neither true, false nor null")
+    return Exchange(
+        lane=_text(row, "lane"),
+        seq=_count(row, "seq"),
+        method=_text(row, "method"),
+        path=_text(row, "path"),
+        query=_pairs(row, "query"),
+        headers=_pairs(row, "request_headers"),
+        request=Body(_digest(row, "request_sha256"), _count(row, "request_bytes")),
+        protocol=_text(row, "protocol"),
+        model=_text(row, "model"),
+        key=_digest(row, "key"),
+        rules=tuple(map(str, _list(row, "rules"))),
+        answer=Answer(
+            status=_count(row, "status"),
+            headers=_pairs(row, "response_headers"),
+            body=Body(_digest(row, "response_sha256"), _count(row, "response_bytes")),
+            chunks=_chunks(row),
+            end=End(_text(row, "end")),
+            is_finished=finished,
+            stop_reason=_text(row, "stop_reason"),
+        ),
+        rule_set=_count(row, "rule_set"),
+    )
+
+
+def _chunks(row: dict[str, JsonValue]) -> tuple[tuple[int, float], ...]:
+    found: list[tuple[int, float]] = []
+    for chunk in _list(row, "chunks"):
+        match chunk:
+            case [int(size), int(at) | float(at)] if size >= 0 and at >= 0:
+                found.append((size, float(at)))
+            case _:
+                raise InvalidInput("chunks holds something that is no size and time")
+    if sum(size for size, _ in found) != row["response_bytes"]:
+        raise InvalidInput("the sizes in chunks do not add up to response_bytes")
+    return tuple(found)
+
+
+def _text(row: dict[str, JsonValue], name: str) -> str:
+    value = row[name]
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is no text")
+    return value
+
+
+def _digest(row: dict[str, JsonValue], name: str) -> str:
+    value = _text(row, name)
+    if not _DIGEST.fullmatch(value):
+        raise InvalidInput(f"{name} is no digest")
+    return value
+
+
+def _count(row: dict[str, JsonValue], name: str) -> int:
+    value = row[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidInput(f"{name} is no count")
+    return value
+
+
+def _list(row: dict[str, JsonValue], name: str) -> list[JsonValue]:
+    value = row[name]
+    if not isinstance(value, list):
+        raise InvalidInput(f"{name} is no list")
+    return value
+
+
+def _pairs(row: dict[str, JsonValue], name: str) -> Pairs:
+    found: list[tuple[str, str]] = []
+    for pair in _list(row, name):
+        match pair:
+            case [str(key), str(value)]:
+                found.append((key, value))
+            case _:
+                raise InvalidInput(f"{name} holds something that is no pair of texts")
+    return tuple(found)
+
+
+def _packed(pairs: Pairs) -> list[JsonValue]:
+    return [[name, value] for name, value in pairs]

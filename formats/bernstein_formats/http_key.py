@@ -1,0 +1,129 @@
+"""The key of a model request over HTTP: two requests share it when they may share an answer.
+
+SHA-256 of the canonical JSON of protocol, method, path, query, feature headers and the body after
+the rules. Rules: docs/formats/llm-http.md, section 2.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bernstein_formats import http_rules_anthropic, http_rules_gemini, http_rules_openai
+from bernstein_formats.canonical import JsonValue, Profile, canonical_bytes, parse_json_unique
+from bernstein_formats.errors import InvalidInput
+from bernstein_formats.http_rules import RULE_SET, Fired, Protocol, Rules
+
+Pairs = tuple[tuple[str, str], ...]
+
+RULES: Final[Mapping[Protocol, Rules]] = {
+    Protocol.ANTHROPIC_MESSAGES: http_rules_anthropic.apply,
+    Protocol.OPENAI_RESPONSES: http_rules_openai.apply,
+    Protocol.GEMINI_GENERATE: http_rules_gemini.apply,
+}
+# Headers that switch features; all others are left out.
+KEY_HEADERS: Final = ("anthropic-beta", "anthropic-version", "openai-beta", "x-codex-beta-features")
+_LISTS: Final = frozenset({"anthropic-beta", "openai-beta", "x-codex-beta-features"})
+# Query members that carry a secret.
+SECRET_QUERY: Final = frozenset({"key", "api_key", "api-key", "access_token"})
+_SUFFIXES: Final = (
+    (("/messages", "/messages/count_tokens"), Protocol.ANTHROPIC_MESSAGES),
+    (("/chat/completions",), Protocol.OPENAI_CHAT),
+    (("/responses",), Protocol.OPENAI_RESPONSES),
+    (
+        (":generateContent", ":streamGenerateContent", ":countTokens"),
+        Protocol.GEMINI_GENERATE,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request as it arrived; header names in any case, the query as pairs."""
+
+    method: str
+    # With the provider's name in front: "/anthropic/v1/messages".
+    path: str
+    query: Pairs
+    headers: Pairs
+    body: bytes
+
+    @property
+    def protocol(self) -> Protocol:
+        """What is spoken there, told by the end of the path."""
+        for endings, protocol in _SUFFIXES:
+            if self.path.endswith(endings):
+                return protocol
+        return Protocol.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A request's key, what it was made of, and which rules changed something."""
+
+    key: str
+    canonical: dict[str, JsonValue]
+    rules: tuple[str, ...]
+    model: str
+
+
+def keyed(request: HttpRequest) -> Keyed:
+    """The key of a request."""
+    fired = Fired()
+    body, model = _body(request, fired)
+    canonical: dict[str, JsonValue] = {
+        "v": RULE_SET,
+        "protocol": request.protocol.value,
+        "method": request.method.upper(),
+        "path": request.path,
+        "query": [[name, value] for name, value in open_query(request.query)],
+        "headers": _key_headers(request.headers),
+        "replaced": dict(sorted(fired.in_key.items())),
+        "body": body,
+    }
+    digest = hashlib.sha256(canonical_bytes(canonical, Profile.PY_JSON)).hexdigest()
+    return Keyed(digest, canonical, tuple(sorted(fired.counts)), model)
+
+
+def open_query(query: Iterable[tuple[str, str]]) -> Pairs:
+    """The query without secrets, sorted."""
+    return tuple(sorted(each for each in query if each[0].lower() not in SECRET_QUERY))
+
+
+def _key_headers(headers: Pairs) -> dict[str, JsonValue]:
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name.lower() in KEY_HEADERS:
+            found.setdefault(name.lower(), []).append(value)
+    return {
+        name: [*(_parts(values) if name in _LISTS else values)]
+        for name, values in sorted(found.items())
+    }
+
+
+def _parts(values: list[str]) -> list[str]:
+    return sorted(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+def _body(request: HttpRequest, fired: Fired) -> tuple[JsonValue, str]:
+    """The body after the rules, and the model that it names.
+
+    What is no JSON object, or could be read in two ways, counts by its bytes.
+    """
+    parsed = _parsed(request.body)
+    if parsed is None:
+        return {"bytes": hashlib.sha256(request.body).hexdigest()}, ""
+    apply: Callable[[dict[str, JsonValue], Fired], None] | None = RULES.get(request.protocol)
+    if apply is not None:
+        apply(parsed, fired)
+    model = parsed.get("model")
+    return {"json": parsed}, model if isinstance(model, str) else ""
+
+
+def _parsed(body: bytes) -> dict[str, JsonValue] | None:
+    try:
+        parsed = parse_json_unique(body)
+        canonical_bytes(parsed, Profile.PY_JSON)
+    except InvalidInput:
+        return None
+    return parsed if isinstance(parsed, dict) else None

@@ -1,0 +1,110 @@
+"""Answers from recorded exchanges: first in, first out by arrival, each lane by itself.
+
+Rules: docs/formats/llm-http.md, section 5.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bernstein_formats.errors import ReplayKeySchemeMismatchError
+from bernstein_formats.http_exchange import Exchange
+from bernstein_formats.http_rules import RULE_SET
+
+
+class MissKind(StrEnum):
+    """Why there is no answer."""
+
+    NOT_RECORDED = "not_recorded"
+    EXHAUSTED = "exhausted"
+    UNKNOWN_LANE = "unknown_lane"
+    # After its first miss a lane answers nothing more.
+    LATCHED = "latched"
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """A request that the recording does not answer; `recorded_count` answers are all used."""
+
+    kind: MissKind
+    recorded_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of a lane's recording."""
+
+    served: int
+    cut: int
+    misses: int
+    unused: tuple[Exchange, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.misses
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.unused
+
+
+class LaneReplay:
+    """The recorded exchanges of one lane, each given out once. Not thread-safe."""
+
+    def __init__(self, lane: str, exchanges: Iterable[Exchange]) -> None:
+        """Takes what the lane recorded from `exchanges`. Raises ReplayKeySchemeMismatchError."""
+        mine = sorted((each for each in exchanges if each.lane == lane), key=lambda each: each.seq)
+        for each in mine:
+            if each.rule_set != RULE_SET:
+                raise ReplayKeySchemeMismatchError(
+                    f"the recording was made with rule set {each.rule_set}, and this version has"
+                    f" rule set {RULE_SET}: record the run again, or replay it with the version"
+                    " that recorded it",
+                    recorded=each.rule_set,
+                    ours=RULE_SET,
+                )
+        self.recorded = tuple(mine)
+        self._queues: dict[str, deque[Exchange]] = {}
+        self._counts: dict[str, int] = {}
+        for each in mine:
+            self._queues.setdefault(each.key, deque()).append(each)
+            self._counts[each.key] = self._counts.get(each.key, 0) + 1
+        self._served = 0
+        self._cut = 0
+        self._misses = 0
+
+    def take(self, key: str) -> Exchange | NoAnswer:
+        """The next answer to this request; after one miss, none any more."""
+        found = self._look_up(key)
+        if isinstance(found, NoAnswer):
+            self._misses += 1
+        else:
+            self._served += 1
+            self._cut += not found.answer.is_whole
+        return found
+
+    def missed(self) -> None:
+        """Count a request that no recording could answer, and close the lane."""
+        self._misses += 1
+
+    @property
+    def is_latched(self) -> bool:
+        return self._misses > 0
+
+    def account(self) -> Account:
+        left = [each for queue in self._queues.values() for each in queue]
+        unused = tuple(sorted(left, key=lambda each: each.seq))
+        return Account(self._served, self._cut, self._misses, unused)
+
+    def _look_up(self, key: str) -> Exchange | NoAnswer:
+        if self._misses:
+            return NoAnswer(MissKind.LATCHED)
+        if not self.recorded:
+            return NoAnswer(MissKind.UNKNOWN_LANE)
+        queue = self._queues.get(key)
+        if queue is None:
+            return NoAnswer(MissKind.NOT_RECORDED)
+        if not queue:
+            return NoAnswer(MissKind.EXHAUSTED, self._counts[key])
+        return queue.popleft()

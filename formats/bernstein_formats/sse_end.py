@@ -1,0 +1,84 @@
+"""Whether a streamed answer reached its protocol's own end, and why the model stopped.
+
+A stream that the network ended cleanly may still lack its end (field case F06). Only a reader of
+what goes by: the bytes are passed on and kept as they are. Rules: docs/formats/llm-http.md,
+section 4.
+"""
+
+from typing import Final
+
+from bernstein_formats.canonical import JsonValue, parse_json
+from bernstein_formats.errors import InvalidInput, LimitExceeded
+from bernstein_formats.event_stream import EventParser, ServerEvent
+from bernstein_formats.http_rules import Protocol, objects
+
+_LAST_EVENTS: Final = frozenset(
+    {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}
+)
+_DONE: Final = "[DONE]"
+
+
+class StreamEnd:
+    """Feed it the bytes of an event stream as they come."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol = protocol
+        self._parser: EventParser | None = EventParser()
+        self.is_finished = False
+        self.stop_reason = ""
+
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes."""
+        if self._parser is None:
+            return
+        try:
+            events = self._parser.feed(chunk)
+        except LimitExceeded:
+            self._parser = None  # no stream of a model; its end stays unseen
+            return
+        for event in events:
+            self._take(event)
+
+    def _take(self, event: ServerEvent) -> None:
+        if event.data.strip() == _DONE:
+            self.is_finished = True
+            return
+        try:
+            data = parse_json(event.data)
+        except InvalidInput:
+            return
+        reason = stop_reason(data)
+        self.stop_reason = reason or self.stop_reason
+        members = data if isinstance(data, dict) else {}
+        ended = event.event in _LAST_EVENTS or members.get("type") in _LAST_EVENTS
+        ended = ended or bool(members.get("error"))
+        gemini = self._protocol is Protocol.GEMINI_GENERATE and bool(reason)
+        self.is_finished = self.is_finished or ended or gemini
+
+
+def stop_reason(data: JsonValue) -> str:
+    """Why the model stopped, as the answer (or one event of it) says; empty: it does not say."""
+    if not isinstance(data, dict):
+        return ""
+    holders = [data, *(data[name] for name in ("delta", "message") if name in data)]
+    holders += [*objects(data.get("choices")), *objects(data.get("candidates"))]
+    for holder in holders:
+        if isinstance(holder, dict):
+            for name in ("stop_reason", "finish_reason", "finishReason"):
+                found = holder.get(name)
+                if isinstance(found, str) and found:
+                    return found
+    return _of_response(data)
+
+
+def _of_response(data: dict[str, JsonValue]) -> str:
+    """OpenAI Responses: its status, or what left it incomplete."""
+    response = data.get("response") if "response" in data else data
+    if not isinstance(response, dict) or response.get("object") != "response":
+        return ""
+    details = response.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, dict) else None
+    status = response.get("status")
+    if isinstance(reason, str):
+        return reason
+    return status if isinstance(status, str) and status != "in_progress" else ""

@@ -1,0 +1,36 @@
+"""A failed system call on a file → our own error: what is wrong, where, and what to do."""
+
+import errno
+from pathlib import Path
+
+from bernstein_formats.errors import BernsteinError, DiskFull, StoreFailed
+
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_OURS = "make it readable and writable for this user"
+_GONE = "its folder is gone: make it again, or name another one"
+_TOO_MANY_OPEN = "raise the limit of open files (`ulimit -n`)"
+ADVICE = {
+    errno.EACCES: _NOT_OURS,
+    errno.EPERM: _NOT_OURS,
+    errno.EROFS: "its file system is read-only: make it writable, or name another folder",
+    errno.ENOENT: _GONE,
+    errno.ENOTDIR: _GONE,
+    errno.EEXIST: "something else is there: move it away",
+    errno.EISDIR: "there must be a file: move the folder away",
+    errno.EINVAL: "there must be a regular file",
+    errno.ENAMETOOLONG: "choose shorter names",
+    errno.ELOOP: "links there lead in a circle: correct them",
+    errno.EMFILE: _TOO_MANY_OPEN,
+    errno.ENFILE: _TOO_MANY_OPEN,
+}
+_OTHERWISE = "the system's log may say more"
+
+
+def failed(path: Path, error: OSError) -> BernsteinError:
+    """The error for a failed system call on `path`."""
+    if error.errno in NO_SPACE:
+        return DiskFull(
+            f"no space left for {path}: nothing was written; make room and try again", path=path
+        )
+    advice = ADVICE.get(error.errno or 0, _OTHERWISE)
+    return StoreFailed(f"{path}: {error.strerror or error}; {advice}", path=path)

@@ -1,0 +1,108 @@
+"""`bernstein-proxy SDD_DIR`: wire the proxy and serve until it is stopped or no lane is open."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import structlog
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
+
+from bernstein_client.connection import Services
+from bernstein_proxy.app import Agents
+from bernstein_proxy.control import LINE_BYTES_MAX, Control
+from bernstein_proxy.lanes import Lanes
+from bernstein_runtime.process import Started, service_process
+
+CONNECT_SECONDS = 30.0
+GRACE_SECONDS = 2.0
+TICK_SECONDS = 0.5
+HOST = "127.0.0.1"
+# Names that aiohttp would add to a request if its agent had not sent them.
+NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+
+
+def run(started: Started) -> None:
+    """Until stopped or idle. Raises BernsteinError."""
+    asyncio.run(_serve(started))
+
+
+async def _serve(started: Started) -> None:
+    with Services(started.places.sdd_dir, started.environ) as services:
+        lanes = Lanes(services)
+        async with _session() as session:
+            runner = web.AppRunner(
+                Agents(lanes, session).app(), access_log=None, handler_cancellation=True
+            )
+            await runner.setup()
+            port = _listen()
+            await web.SockSite(runner, port, shutdown_timeout=GRACE_SECONDS).start()
+            base_url = f"http://{HOST}:{port.getsockname()[1]}"
+            control = Control(lanes, base_url)
+            server = await _control_server(control, started.places.socket("proxy"))
+            structlog.get_logger().info("serving", url=base_url, pid=os.getpid())
+            await _until_stopped(started, lanes)
+            structlog.get_logger().info("stopping")
+            server.close()
+            await runner.cleanup()
+
+
+def _session() -> ClientSession:
+    return ClientSession(
+        connector=TCPConnector(limit=0),
+        timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        cookie_jar=DummyCookieJar(),
+        # Bytes are passed on as they are.
+        auto_decompress=False,
+        trust_env=True,
+        skip_auto_headers=NOT_ADDED,
+    )
+
+
+def _listen() -> socket.socket:
+    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    opened.bind((HOST, 0))
+    return opened
+
+
+async def _control_server(control: Control, path: Path) -> asyncio.Server:
+    await asyncio.to_thread(path.unlink, missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(control.serve, path, limit=LINE_BYTES_MAX)
+    finally:
+        os.umask(before)
+
+
+async def _until_stopped(started: Started, lanes: Lanes) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    if started.parent is not None:
+        loop.add_reader(started.parent, _on_parent, started.parent, stopping)
+    used_at = time.monotonic()
+    while not stopping.is_set() and time.monotonic() - used_at < started.idle_seconds:
+        if not lanes.is_empty:
+            used_at = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), TICK_SECONDS)
+
+
+def _on_parent(descriptor: int, stopping: asyncio.Event) -> None:
+    """Whoever started this process is gone when its pipe ends."""
+    if not os.read(descriptor, 1):
+        asyncio.get_running_loop().remove_reader(descriptor)
+        stopping.set()
+
+
+def main() -> None:
+    """The command `bernstein-proxy`."""
+    service_process("proxy", run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The agents' side: `/l/<lane>/<provider>/<rest>`, the same for recording and replaying."""
+
+import asyncio
+from typing import Final
+
+from aiohttp import ClientSession, web
+
+from bernstein_formats.http_rules import Protocol
+from bernstein_proxy.lanes import Lane, Lanes
+from bernstein_proxy.playback import play
+from bernstein_proxy.relay import relay
+from bernstein_proxy.requests import (
+    BODY_BYTES_MAX,
+    Asked,
+    Refused,
+    asked_of,
+    error_response,
+    refusal,
+)
+
+PATH: Final = "/l/{token}/{provider}{rest:/?.*}"
+
+
+class Agents:
+    """Answers agents. `session` reaches providers."""
+
+    def __init__(self, lanes: Lanes, session: ClientSession) -> None:
+        self._lanes = lanes
+        self._session = session
+
+    def app(self) -> web.Application:
+        made = web.Application(client_max_size=BODY_BYTES_MAX)
+        made.router.add_route("*", PATH, self._answer)
+        return made
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        lane = self._lanes.find(request.match_info["token"])
+        if lane is None:
+            text = "LANE_CLOSED: no lane is open at this address; it ended with its agent"
+            return error_response(404, Protocol.OTHER, text, "LANE_CLOSED")
+        if request.method == "HEAD":
+            # A client's look whether anybody is there; no model call.
+            return web.Response()
+        task = asyncio.current_task()
+        assert task is not None
+        lane.answering.add(task)
+        try:
+            return await self._in_lane(request, lane)
+        except Refused as refused:
+            if str(refused):
+                lane.refuse(str(refused))
+            return refused.response
+        finally:
+            lane.answering.discard(task)
+
+    async def _in_lane(self, request: web.Request, lane: Lane) -> web.StreamResponse:
+        asked = asked_of(request)
+        _check_budget(asked, lane)
+        if lane.replay is not None:
+            return await play(request, asked, lane, lane.replay)
+        if asked.provider not in lane.wanted.upstreams:
+            text = f"PROVIDER_MISSING: this lane has no provider {asked.provider!r}"
+            raise refusal(asked, text, "PROVIDER_MISSING")
+        return await relay(request, asked, lane, self._session)
+
+
+def _check_budget(asked: Asked, lane: Lane) -> None:
+    if not lane.has_budget():
+        text = f"BUDGET_EXHAUSTED: the lane's budget of {lane.wanted.budget} calls is used up"
+        raise refusal(asked, text, "BUDGET_EXHAUSTED")

@@ -1,0 +1,204 @@
+"""The lanes that are open: an agent's way in, its budget, and the account at its end."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bernstein_client.connection import Services
+from bernstein_formats.errors import Conflict, InvalidInput, NotFound, TooMany
+from bernstein_formats.http_replay import LaneReplay
+from bernstein_formats.paths import check_run_id
+from bernstein_proxy.run_log import RecordedRun, RunLog
+from bernstein_proxy.upstream import Upstream
+from bernstein_runtime import limits
+
+LANES_MAX: Final = 1024
+TEXTS_LISTED_MAX: Final = 20
+UNUSED_LISTED_MAX: Final = 100
+# A lane that nobody holds goes after a day without a request.
+UNHELD_SECONDS: Final = 24 * 3600.0
+# How long it may take to notice that an agent that ended has left its requests.
+GRACE_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a lane is for. Without `replay_run_id` it records; `budget` 0: no limit of calls."""
+
+    run_id: str
+    lane: str
+    replay_run_id: str = ""
+    budget: int = 0
+    upstreams: Mapping[str, Upstream] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Lane:
+    """One agent's lane. Only the event loop touches it."""
+
+    wanted: Wanted
+    log: RunLog
+    # The recording that it answers from; None: it records.
+    replay: LaneReplay | None
+    # 128 random bits: whoever does not know them has no lane.
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    arrived: int = 0
+    recorded: int = 0
+    cut: int = 0
+    refused: int = 0
+    # What keeps the account from being clean, and what is only worth knowing.
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    used_at: float = field(default_factory=time.monotonic)
+    # Requests that are being answered, and exchanges that are being stored.
+    answering: set[asyncio.Task[object]] = field(default_factory=set)
+    storing: set[asyncio.Task[bool]] = field(default_factory=set)
+
+    def has_budget(self) -> bool:
+        return not self.wanted.budget or self.arrived < self.wanted.budget
+
+    def arrive(self) -> int:
+        """The number of a request, in the order of arrival."""
+        self.arrived += 1
+        self.used_at = time.monotonic()
+        return self.arrived
+
+    def refuse(self, text: str) -> None:
+        """Count a request that is neither recorded nor looked up."""
+        self.refused += 1
+        self.note(text)
+
+    def fail(self, text: str) -> None:
+        if len(self.failures) < TEXTS_LISTED_MAX:
+            self.failures.append(text)
+
+    def note(self, text: str) -> None:
+        if len(self.notes) < TEXTS_LISTED_MAX:
+            self.notes.append(text)
+
+    async def finish(self) -> None:
+        """End what is still being answered, to nobody, and wait until all is stored."""
+        if self.answering:
+            await asyncio.wait(self.answering, timeout=GRACE_SECONDS)
+        for task in self.answering:
+            task.cancel()
+        while running := {*self.answering, *self.storing}:
+            await asyncio.wait(running)
+
+    def account(self) -> dict[str, object]:
+        """What became of it, as the control connection says it."""
+        said: dict[str, object] = {
+            "run_id": self.wanted.run_id,
+            "lane": self.wanted.lane,
+            "replay_run_id": self.wanted.replay_run_id,
+            "recorded": self.recorded,
+            "cut": self.cut,
+            "refused": self.refused,
+            "failures": self.failures,
+            "notes": self.notes,
+            "served": 0,
+            "misses": 0,
+            "unused_count": 0,
+            "unused": [],
+        }
+        if self.replay is not None:
+            account = self.replay.account()
+            listed = account.unused[:UNUSED_LISTED_MAX]
+            said |= {
+                "served": account.served,
+                "cut": account.cut,
+                "misses": account.misses,
+                "unused_count": len(account.unused),
+                "unused": [
+                    {"seq": each.seq, "key": each.key, "path": each.path} for each in listed
+                ],
+            }
+        return said
+
+
+class Lanes:
+    """All open lanes by token. Only the event loop touches it, but for reading a recording."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._open: dict[str, Lane] = {}
+        self._logs: dict[str, RunLog] = {}
+        self._opening = asyncio.Lock()
+
+    async def open(self, wanted: Wanted) -> Lane:
+        """Raises InvalidInput, Conflict, TooMany, and what reading a recording raises."""
+        _check(wanted)
+        async with self._opening:
+            self._make_room()
+            for lane in self.of_run(wanted.run_id):
+                if lane.wanted.replay_run_id != wanted.replay_run_id:
+                    raise Conflict(f"run {wanted.run_id} has lanes that do something else")
+                if lane.wanted.lane == wanted.lane:
+                    raise Conflict(
+                        f"lane {wanted.lane!r} of run {wanted.run_id} is open; give each agent a"
+                        " lane of its own",
+                        lane=wanted.lane,
+                    )
+            log = self._logs.get(wanted.run_id)
+            if log is None:
+                log = await asyncio.to_thread(self._log, wanted)
+                self._logs[wanted.run_id] = log
+            replay = log.lane(wanted.lane) if isinstance(log, RecordedRun) else None
+            lane = Lane(wanted, log, replay)
+            self._open[lane.token] = lane
+            return lane
+
+    def find(self, token: str) -> Lane | None:
+        return self._open.get(token)
+
+    def of_run(self, run_id: str) -> list[Lane]:
+        return [lane for lane in self._open.values() if lane.wanted.run_id == run_id]
+
+    async def close(self, lane: Lane) -> dict[str, object]:
+        """End a lane and give its account."""
+        self._open.pop(lane.token, None)
+        await lane.finish()
+        if not self.of_run(lane.wanted.run_id):
+            self._logs.pop(lane.wanted.run_id, None)
+            if isinstance(lane.log, RecordedRun):
+                await lane.log.flush()
+        return lane.account()
+
+    async def close_run(self, run_id: str) -> list[dict[str, object]]:
+        """End all lanes of a run. Raises NotFound."""
+        lanes = self.of_run(run_id)
+        if not lanes:
+            raise NotFound(f"run {run_id} has no open lane; `bernstein agent env` opens one")
+        return [await self.close(lane) for lane in lanes]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has a lane that was used lately."""
+        since = time.monotonic() - UNHELD_SECONDS
+        return all(lane.used_at < since for lane in self._open.values())
+
+    def _log(self, wanted: Wanted) -> RunLog:
+        if wanted.replay_run_id:
+            return RecordedRun(self._services, wanted.run_id, wanted.replay_run_id)
+        self._services.journal.get_run(wanted.run_id)
+        return RunLog(self._services, wanted.run_id)
+
+    def _make_room(self) -> None:
+        if len(self._open) >= LANES_MAX:
+            raise TooMany(f"{LANES_MAX} lanes are open; end some with `bernstein agent end RUN`")
+
+
+def _check(wanted: Wanted) -> None:
+    check_run_id(wanted.run_id)
+    if not 1 <= len(wanted.lane) <= limits.LANE_CHARACTERS_MAX or not wanted.lane.isprintable():
+        raise InvalidInput(
+            f"a lane's name has 1 to {limits.LANE_CHARACTERS_MAX} characters that can be printed",
+            lane=wanted.lane[: limits.LANE_CHARACTERS_MAX],
+        )
+    if wanted.replay_run_id:
+        check_run_id(wanted.replay_run_id)
+        if wanted.replay_run_id == wanted.run_id:
+            raise InvalidInput(f"run {wanted.run_id} cannot replay itself")

@@ -1,0 +1,159 @@
+"""Record mode: a request goes to the provider, each piece of the answer at once to the agent.
+
+The bytes are passed on as they are and kept as they are. The agent sees the end of a stream only
+when the exchange is stored; where that fails it sees a broken stream.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from aiohttp import ClientError, ClientResponse, ClientSession, web
+
+from bernstein_formats.canonical import parse_json
+from bernstein_formats.errors import BernsteinError, InvalidInput, ProviderFailed
+from bernstein_formats.http_exchange import Answer, End, body_of, exchange_of, open_headers
+from bernstein_formats.http_key import HttpRequest, Pairs, keyed
+from bernstein_formats.sse_end import StreamEnd, stop_reason
+from bernstein_proxy.lanes import Lane
+from bernstein_proxy.requests import Asked, read_request
+from bernstein_proxy.sending import Stream
+
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+# The answer of a request that is being sent.
+Sending = Awaitable[ClientResponse]
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Got:
+    """What came back so far."""
+
+    clock: Callable[[], float]
+    began: float
+    status: int = 0
+    headers: Pairs = ()
+    pieces: list[bytes] = field(default_factory=list)
+    chunks: list[tuple[int, float]] = field(default_factory=list)
+    size: int = 0
+    stream: StreamEnd | None = None
+
+    def take(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+        self.size += len(piece)
+        self.chunks.append((len(piece), round((self.clock() - self.began) * 1000, 1)))
+        if self.stream is not None:
+            self.stream.feed(piece)
+
+    def answer(self, body: bytes, end: End) -> Answer:
+        stream = self.stream
+        if end is End.CLIENT_GONE and stream is not None and stream.is_finished:
+            end = End.COMPLETE  # it had all, and did not wait for the connection to say so
+        return Answer(
+            status=self.status,
+            headers=open_headers(self.headers),
+            body=body_of(body),
+            chunks=tuple(self.chunks),
+            end=end,
+            is_finished=stream.is_finished if stream else None,
+            stop_reason=stream.stop_reason if stream else _stop_reason(body),
+        )
+
+
+async def relay(
+    request: web.Request, asked: Asked, lane: Lane, session: ClientSession
+) -> web.StreamResponse:
+    """Answer a request of a lane that records, and store the exchange whatever becomes of it."""
+    seq = lane.arrive()
+    whole = await read_request(request, asked)
+    loop = asyncio.get_running_loop()
+    got = Got(loop.time, loop.time())
+    out = Stream(request)
+    end = End.CLIENT_GONE
+    try:
+        end = await _pass_on(out, _sending(whole, asked, lane, session), whole, got)
+    except ConnectionError:
+        pass  # the agent left
+    except ProviderFailed as error:
+        end = End.ABORTED
+        lane.note(f"request {seq}: {error.message}")
+    finally:
+        storing = loop.create_task(_store(lane, seq, whole, got, end))
+        lane.storing.add(storing)
+        storing.add_done_callback(lane.storing.discard)
+    is_stored = await asyncio.shield(storing)
+    await out.finish(end if is_stored else End.ABORTED)
+    return out.response
+
+
+def _sending(whole: HttpRequest, asked: Asked, lane: Lane, session: ClientSession) -> Sending:
+    upstream = lane.wanted.upstreams[asked.provider]
+    return session.request(
+        whole.method,
+        upstream.url(asked.rest, asked.query),
+        headers=upstream.headers(whole.headers),
+        data=whole.body or None,
+        allow_redirects=False,
+    )
+
+
+async def _pass_on(out: Stream, sending: Sending, whole: HttpRequest, got: Got) -> End:
+    """Raises ConnectionError when the agent left, ProviderFailed when there is no answer."""
+    try:
+        response = await sending
+    except (ClientError, TimeoutError, OSError) as error:
+        raise ProviderFailed(f"the provider did not answer ({type(error).__name__})") from error
+    async with response:
+        _begin(response, whole, got)
+        await out.start(got.status, got.headers)
+        return await _pieces(out, response, got)
+
+
+def _begin(response: ClientResponse, whole: HttpRequest, got: Got) -> None:
+    got.status = response.status
+    got.headers = tuple(
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
+    )
+    if response.content_type == "text/event-stream":
+        got.stream = StreamEnd(whole.protocol)
+
+
+async def _pieces(out: Stream, response: ClientResponse, got: Got) -> End:
+    pieces = response.content.iter_any()
+    while True:
+        # Apart from the writing: both sides fail with the same kinds of error.
+        try:
+            piece = await anext(pieces, None)
+        except (ClientError, TimeoutError, OSError):
+            return End.ABORTED
+        if piece is None:
+            return End.COMPLETE
+        got.take(piece)
+        if got.size > ANSWER_BYTES_MAX:
+            return End.ABORTED
+        await out.write(piece)
+
+
+async def _store(lane: Lane, seq: int, whole: HttpRequest, got: Got, end: End) -> bool:
+    """Whether the exchange is kept; where not, the lane's account says why."""
+    body = b"".join(got.pieces)
+    try:
+        answer = got.answer(body, end)
+        exchange = exchange_of(lane.wanted.lane, seq, whole, keyed(whole), answer)
+        await lane.log.record(exchange, whole.body, body)
+    except BernsteinError as error:
+        log.warning("not_recorded", reason=error.reason, error=error.message)
+        lane.fail(f"request {seq} is not recorded: {error.message} [{error.reason}]")
+        return False
+    lane.recorded += 1
+    lane.cut += not answer.is_whole
+    return True
+
+
+def _stop_reason(body: bytes) -> str:
+    try:
+        return stop_reason(parse_json(body))
+    except InvalidInput:
+        return ""

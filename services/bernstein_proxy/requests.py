@@ -1,0 +1,108 @@
+"""What an agent asks, before anybody answers it: its lane, its path, its bytes, its key.
+
+Whatever is refused here is told in the protocol's own error shape, so that its client stops.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+from yarl import URL
+
+from bernstein_formats.http_key import HttpRequest, Pairs
+from bernstein_formats.http_miss import error_body, error_status
+from bernstein_formats.http_rules import Protocol
+from bernstein_proxy.upstream import BASE_URLS
+
+BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+# Asked beside model calls; recorded and replayed like them.
+_OTHER_ENDS: Final = ("/models", "/embeddings")
+_JSON: Final = "application/json"
+
+
+class Refused(Exception):
+    """A request that is neither recorded nor looked up; `response` says why to its client."""
+
+    def __init__(self, text: str, response: web.Response) -> None:
+        super().__init__(text)
+        self.response = response
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where a request goes: the provider, and path and query as the agent wrote them."""
+
+    provider: str
+    rest: str
+    query: str
+    protocol: Protocol
+
+
+def asked_of(request: web.Request) -> Asked:
+    """The request's place. Raises Refused for a path that no known client calls."""
+    raw = request.rel_url.raw_path.split("/", 4)
+    provider, rest = raw[3], raw[4] if len(raw) > 4 else ""
+    protocol = HttpRequest(request.method, f"/{rest}", (), (), b"").protocol
+    found = Asked(provider, rest, request.rel_url.raw_query_string, protocol)
+    if request.headers.get("Upgrade", "").lower() == "websocket":
+        text = "UPGRADE_REQUIRED: WebSocket is not recorded; use HTTP POST"
+        # Clients fall back to HTTP at 426, and at nothing else (measured).
+        raise Refused("", error_response(426, protocol, text, "UPGRADE_REQUIRED"))
+    if provider not in BASE_URLS or protocol is Protocol.GEMINI_GENERATE or not _is_known(found):
+        text = f"UNEXPECTED_PATH: {request.method} /{provider}/{rest} is no model call known here"
+        raise Refused(text, error_response(404, protocol, text, "UNEXPECTED_PATH"))
+    return found
+
+
+def _is_known(asked: Asked) -> bool:
+    path = f"/{asked.rest}"
+    if ".." in path or "//" in path or "\\" in path:
+        return False
+    return asked.protocol is not Protocol.OTHER or path.endswith(_OTHER_ENDS) or "/models/" in path
+
+
+async def read_request(request: web.Request, asked: Asked) -> HttpRequest:
+    """The whole request. Raises Refused for one that is too large."""
+    try:
+        body = await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        text = f"LIMIT_EXCEEDED: a request of more than {BODY_BYTES_MAX} bytes is not taken"
+        response = error_response(413, asked.protocol, text, "LIMIT_EXCEEDED")
+        raise Refused(text, response) from None
+    return HttpRequest(
+        method=request.method,
+        path=f"/{asked.provider}/{asked.rest}",
+        query=tuple(URL(f"?{asked.query}", encoded=True).query.items()),
+        headers=sent_headers(request),
+        body=body,
+    )
+
+
+def sent_headers(request: web.Request) -> Pairs:
+    """Headers as they came; a compressed body has been opened when it is read."""
+    pairs = (
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers
+    )
+    return tuple(each for each in pairs if each[0].lower() != "content-encoding")
+
+
+def refusal(asked: Asked, text: str, code: str) -> Refused:
+    """A request that clients shall not repeat."""
+    return Refused(text, error_response(error_status(asked.protocol), asked.protocol, text, code))
+
+
+def error_response(
+    status: int,
+    protocol: Protocol,
+    text: str,
+    code: str,
+    *,
+    key: str = "",
+) -> web.Response:
+    """An error in the protocol's own shape, with the header that stops retries."""
+    return web.Response(
+        status=status,
+        body=error_body(protocol, text, key, code),
+        content_type=_JSON,
+        headers={"x-should-retry": "false"},
+    )

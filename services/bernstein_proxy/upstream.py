@@ -1,0 +1,77 @@
+"""Where a lane's requests go: one configured host a provider, with the key added here.
+
+Nothing that an agent sends can change the host: its path and query are appended to the configured
+address, and its own key, which is a dummy, is left out.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from yarl import URL
+
+from bernstein_formats.errors import InvalidInput
+
+BASE_URLS: Final = {
+    "anthropic": "https://api.anthropic.com",
+    "openai": "https://api.openai.com/v1",
+}
+# What the agent must not choose, and what concerns its own connection only.
+_LEFT_OUT: Final = frozenset(
+    {
+        *("host", "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"),
+        *("transfer-encoding", "content-length", "expect", "accept-encoding", "content-encoding"),
+        *("authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "forwarded"),
+        *("x-forwarded-for", "x-forwarded-host", "x-goog-api-key"),
+    }
+)
+_KEY = re.compile(r"[\x21-\x7e]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """One provider. The key is never shown."""
+
+    name: str
+    base_url: str
+    api_key: str = field(default="", repr=False)
+
+    def url(self, rest: str, query: str) -> URL:
+        """The address of a request; `rest` and `query` are as the agent wrote them."""
+        if self.name == "openai":  # its address has the version already
+            rest = rest.removeprefix("v1/")
+        address = f"{self.base_url.rstrip('/')}/{rest}"
+        return URL(f"{address}?{query}" if query else address, encoded=True)
+
+    def headers(self, sent: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The agent's headers with the real key in the place of its own."""
+        headers = [(name, value) for name, value in sent if name.lower() not in _LEFT_OUT]
+        # What is stored shall be readable, and fit every client.
+        headers.append(("Accept-Encoding", "identity"))
+        if self.api_key and self.name == "anthropic":
+            headers.append(("x-api-key", self.api_key))
+        elif self.api_key:
+            headers.append(("Authorization", f"Bearer {self.api_key}"))
+        return headers
+
+
+def upstream(name: str, base_url: str, api_key: str) -> Upstream:
+    """A provider as configured; without an address its public one. Raises InvalidInput."""
+    if name not in BASE_URLS:
+        raise InvalidInput(
+            f"provider {name!r}: the proxy speaks to {' and '.join(sorted(BASE_URLS))}", name=name
+        )
+    found = Upstream(name, base_url or BASE_URLS[name], api_key)
+    try:
+        url = URL(found.base_url)
+    except ValueError as error:
+        raise InvalidInput(f"provider {name}: {found.base_url!r} is no address") from error
+    if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.user:
+        raise InvalidInput(
+            f"provider {name}: the base URL must be http(s)://HOST/PATH with no query or user",
+            name=name,
+        )
+    if not _KEY.fullmatch(api_key):
+        raise InvalidInput(f"the key of provider {name} holds characters that no key has")
+    return found

@@ -1,0 +1,44 @@
+"""Which failures of a safe call are tried again, and which end it."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bernstein_api.journal.v1 import journal_pb2
+from bernstein_formats.errors import DiskFull, Unavailable
+from bernstein_runtime import channel
+
+SAFE = f"/{journal_pb2.DESCRIPTOR.package}.JournalService/GetRun"
+
+
+def steps(*outcomes: BaseException | None) -> Callable[[], str]:
+    """What each call does in turn: raise, or answer."""
+    left: Iterator[BaseException | None] = iter(outcomes)
+
+    def step() -> str:
+        outcome = next(left)
+        if outcome is not None:
+            raise outcome
+        return "answer"
+
+    return step
+
+
+def test_a_service_that_cannot_be_revived_yet_is_tried_again() -> None:
+    send = steps(Unavailable("gone"), None)
+    revive = steps(Unavailable("not yet"), Unavailable("not yet"), None)
+
+    assert channel.call(SAFE, send, revive=revive) == "answer"
+
+
+def test_a_refusal_of_the_service_ends_the_retries() -> None:
+    send, revive = steps(Unavailable("gone")), steps(DiskFull("no space left"))
+
+    with pytest.raises(DiskFull, match="no space left"):
+        channel.call(SAFE, send, revive=revive)
+
+
+def test_the_last_reason_is_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "RETRY_SECONDS", 0.0)
+    with pytest.raises(Unavailable, match="gone"):
+        channel.call(SAFE, steps(Unavailable("gone")))

@@ -1,0 +1,460 @@
+"""The five contracts on chosen examples: bytes that are settled, and what each of them refuses."""
+
+import asyncio
+import datetime as dt
+import functools
+import hashlib
+import itertools
+import os
+import random
+import secrets
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from bernstein_determinism.ambient import forbid_ambient
+from bernstein_determinism.channels import Write, WriteKey, append_reducer, fold, messages_reducer
+from bernstein_determinism.ids import UlidFactory, first_unordered
+from bernstein_determinism.laws import check_fingerprint_is_pure, check_prompt_is_pure
+from bernstein_determinism.observers import CONTINUE, Chunk, Emit, Observers, Stop
+from bernstein_determinism.ports import ModelSettings, Question
+from bernstein_determinism.prompts import (
+    PromptContribution,
+    RuntimeContext,
+    RuntimeSection,
+    StaticContext,
+    StaticSection,
+    compose_budgeted_prompt,
+    quantize_budget,
+    rendered,
+)
+from bernstein_formats import errors
+from bernstein_formats.fingerprint import (
+    COMPONENTS,
+    FingerprintInput,
+    FingerprintMetadata,
+    compute_fingerprint,
+    same_composite,
+    temperature_bucket,
+    turn_composite,
+)
+from bernstein_formats.modes import RuntimeMode, parse_mode
+from bernstein_formats.strict_json import canonicalize
+
+# --- canonical form ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        ({"b": 1, "a": [True, None, "é"]}, '{"a":[true,null,"é"],"b":1}'),
+        ([1, 1.0, -0.0, 1e21, 1e-7, 4.50, 2e-3], "[1,1,0,1e+21,1e-7,4.5,0.002]"),
+        ({"\ue000": 2, "🚀": 1}, '{"🚀":1,"\ue000":2}'),
+        ('"\\\b\f\n\r\t\x00\x1f/', '"\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001f/"'),
+    ],
+)
+def test_canonical_bytes_are_those_of_rfc_8785(value, data):
+    assert canonicalize(value) == data.encode()
+
+
+def test_nesting_beyond_128_levels_is_refused():
+    value: list[object] = []
+    for _ in range(127):
+        value = [value]
+    assert canonicalize(value) == b"[" * 128 + b"]" * 128
+    with pytest.raises(errors.CanonicalizationError, match="128 levels"):
+        canonicalize([value])
+
+
+def test_a_value_that_answers_questions_with_errors_is_refused_all_the_same():
+    class Hostile(type):
+        def __getattribute__(cls, name):
+            raise RuntimeError
+
+    class Value(metaclass=Hostile):
+        def __getattribute__(self, name):
+            raise RuntimeError
+
+    with pytest.raises(errors.CanonicalizationError, match="a Value"):
+        canonicalize({"x": Value()})
+
+
+# --- contract 1 -------------------------------------------------------------------------------
+
+PARTS = [
+    PromptContribution("low", order=0, priority=0, text="l" * 40),
+    PromptContribution("must", order=2, priority=0, text="m" * 40, required=True),
+    PromptContribution("high", order=1, priority=5, text="h" * 40),
+]
+
+
+def test_the_important_survives_a_tight_budget_and_order_is_the_declared_one():
+    tight = compose_budgeted_prompt(PARTS, budget_tokens=90, measure=len, bucket=10)
+    assert (tight.included, tight.dropped, tight.budget) == (("high", "must"), ("low",), 90)
+    assert tight.data == b"h" * 40 + b"\n\n" + b"m" * 40
+    assert tight.sha256 == hashlib.sha256(tight.data).hexdigest()
+    full = compose_budgeted_prompt(PARTS, budget_tokens=500, measure=len)
+    assert full.included == ("low", "high", "must")
+
+
+def test_a_budget_that_the_required_parts_exceed_is_refused():
+    with pytest.raises(errors.PromptBudgetError, match="need 40 tokens of 0"):
+        compose_budgeted_prompt(PARTS, budget_tokens=255, measure=len)
+
+
+def test_an_id_that_is_there_twice_is_refused():
+    with pytest.raises(errors.InvalidInput, match="'low'"):
+        compose_budgeted_prompt([*PARTS, PARTS[0]], budget_tokens=900, measure=len)
+
+
+def test_budgets_are_rounded_down_and_never_negative():
+    assert [quantize_budget(each) for each in (0, 255, 256, 600)] == [0, 0, 256, 512]
+    with pytest.raises(errors.InvalidInput):
+        quantize_budget(-1)
+
+
+def test_a_static_section_sees_configuration_alone_and_cannot_change_it():
+    static = StaticContext({"tone": "calm"})
+    sections = (
+        StaticSection("s", 0, 0, lambda context: str(context.config["tone"])),
+        RuntimeSection("r", 1, 0, lambda context: str(context.turn_input)),
+    )
+    one, other = (rendered(sections, RuntimeContext(static, text)) for text in ("a", "b"))
+    made = [compose_budgeted_prompt(each, budget_tokens=512, measure=len) for each in (one, other)]
+    assert made[0].sha256 != made[1].sha256
+    assert made[0].static_sha256 == made[1].static_sha256
+    with pytest.raises(TypeError):
+        static.config["tone"] = "loud"  # type: ignore[index]  # that is the point
+    assert not hasattr(static, "turn_input")
+
+
+def test_the_check_of_prompts_finds_the_clock_and_shared_state():
+    from hypothesis import strategies as st  # noqa: PLC0415
+
+    with pytest.raises(errors.AmbientAccessError, match="the clock"):
+        check_prompt_is_pure(lambda _: str(time.time()), st.integers())
+    calls = itertools.count()
+    with pytest.raises(errors.DeterminismError, match="contract 1"):
+        check_prompt_is_pure(lambda value: f"{value} {next(calls)}", st.integers())
+
+
+# --- contract 2 -------------------------------------------------------------------------------
+
+
+def key(**fields) -> FingerprintInput:
+    base = {
+        "family": "anthropic",
+        "model": "m",
+        "call_class": "synthesize",
+        "runtime_mode": RuntimeMode.INTERACTIVE,
+        "messages": ({"role": "user", "content": "hi"},),
+        "version": "1",
+    }
+    return FingerprintInput(**{**base, **fields})
+
+
+def test_a_fingerprint_is_the_hash_of_its_components():
+    made = compute_fingerprint(key(seed=1))
+    assert set(made.components) < set(COMPONENTS)
+    assert "temperature" not in made.components
+    assert made.components["model"] == hashlib.sha256(b'"m"').hexdigest()
+    whole = hashlib.sha256(canonicalize(dict(made.components))).hexdigest()
+    assert made.composite == f"v1:{whole}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"messages": ({"role": "user", "session_id": "s"},)}, "/messages/0/session_id"),
+        ({"messages": ({}, {"Message-ID": 1})}, "/messages/1/Message-ID"),
+        ({"tools": ({"name": "t", "createdAt": 1},)}, "/tools/0/createdAt"),
+        ({"parameters": {"USER_ID": "u"}}, "/parameters/USER_ID"),
+    ],
+)
+def test_a_field_that_says_who_or_when_is_refused(fields, path):
+    with pytest.raises(errors.IdentityFieldError) as caught:
+        compute_fingerprint(key(**fields))
+    assert caught.value.metadata["path"] == path
+
+
+def test_the_key_has_no_place_for_a_session():
+    with pytest.raises(TypeError, match="session_id"):
+        key(session_id="s")
+
+
+def test_who_and_when_go_with_a_question_and_not_into_its_key():
+    settings = ModelSettings("m", "p")
+    known = FingerprintMetadata("session", "turn", "message", "user", "event")
+    keys = [
+        Question(settings, "synthesize", "hi", "lane", metadata).key(
+            RuntimeMode.INTERACTIVE, "1", None
+        )
+        for metadata in (FingerprintMetadata(), known)
+    ]
+    assert keys[0] == keys[1]
+
+
+def conversation(first, second):
+    return (
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": first, "type": "function"}, {"id": second, "type": "function"}],
+        },
+        {"role": "tool", "tool_call_id": second, "content": "2"},
+        {"role": "tool", "tool_call_id": first, "content": "1"},
+    )
+
+
+def test_ids_that_a_provider_makes_up_count_by_their_place():
+    a, b, swapped = (
+        compute_fingerprint(key(messages=conversation(*ids))).composite
+        for ids in (("call_x", "call_y"), ("tooluse_1", "tooluse_2"), ("b", "a"))
+    )
+    assert a == b == swapped
+    other = (*conversation("x", "y")[:2], {"role": "tool", "tool_call_id": "y", "content": "1"})
+    assert compute_fingerprint(key(messages=other)).composite != a
+
+
+@pytest.mark.parametrize(
+    ("value", "bucket"),
+    [(0, "0.00"), (0.7, "0.70"), (0.72, "0.70"), (0.725, "0.75"), (0.025, "0.05"), (1, "1.00")],
+)
+def test_temperatures_go_in_as_the_nearest_bucket(value, bucket):
+    assert temperature_bucket(value) == bucket
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), True, "0.7"])
+def test_a_temperature_that_is_none_is_refused(value):
+    with pytest.raises(errors.InvalidInput):
+        temperature_bucket(value)
+
+
+def test_fingerprints_of_two_schemes_are_neither_equal_nor_different():
+    assert same_composite("v1:a", "v1:a")
+    assert not same_composite("v1:a", "v1:b")
+    with pytest.raises(errors.ReplayKeySchemeMismatchError):
+        same_composite("v1:a", "v2:a")
+
+
+def test_a_turn_of_one_call_has_that_calls_fingerprint():
+    assert turn_composite(["v1:a"]) == "v1:a"
+    assert turn_composite(["v1:a", "v1:b"]) != turn_composite(["v1:b", "v1:a"])
+
+
+def test_the_check_of_fingerprints_finds_the_environment():
+    def leaky(given):
+        return compute_fingerprint(
+            FingerprintInput(
+                os.environ.get("FAMILY", ""), "m", "c", given.runtime_mode, given.messages, "1"
+            )
+        )
+
+    with pytest.raises(errors.AmbientAccessError, match="the environment"):
+        check_fingerprint_is_pure(leaky)
+
+
+def test_an_unknown_mode_names_the_known_ones():
+    assert parse_mode("headless-job") is RuntimeMode.HEADLESS_JOB
+    with pytest.raises(errors.InvalidInput, match="interactive, headless-eval"):
+        parse_mode("turbo")
+
+
+# --- contract 3 -------------------------------------------------------------------------------
+
+
+class Plain:
+    name = "plain"
+
+    def on_chunk(self, chunk):
+        return CONTINUE
+
+
+async def coroutine(self, chunk):
+    await asyncio.sleep(0)
+
+
+async def generator(self, chunk):
+    yield CONTINUE
+
+
+class CallableObject:
+    async def __call__(self, chunk):
+        await asyncio.sleep(0)
+
+
+def with_method(method):
+    made = Plain()
+    made.on_chunk = method  # type: ignore[method-assign]  # that is the point
+    return made
+
+
+def wrapped(chunk):
+    return CONTINUE
+
+
+ASYNCHRONOUS = {
+    "method": type("A", (Plain,), {"on_chunk": coroutine}),
+    "generator": type("A", (Plain,), {"on_chunk": generator}),
+    "partial": lambda: with_method(functools.partial(coroutine, None)),
+    "partial of partial": lambda: with_method(
+        functools.partial(functools.partial(generator), None)
+    ),
+    "object": lambda: with_method(CallableObject()),
+    "partial of object": lambda: with_method(functools.partial(CallableObject())),
+    "wrapped": lambda: with_method(functools.wraps(functools.partial(coroutine, None))(wrapped)),
+}
+
+
+@pytest.mark.parametrize("make", ASYNCHRONOUS.values(), ids=ASYNCHRONOUS)
+def test_an_asynchronous_observer_is_refused_when_it_is_registered(make):
+    with pytest.raises(errors.AsyncObserverError, match="asynchronous"):
+        Observers([make])
+
+
+def test_an_awaitable_that_gets_through_is_closed_and_refused():
+    observers = Observers([lambda: with_method(lambda chunk: coroutine(None, chunk))])
+    with pytest.raises(errors.AsyncObserverError):
+        observers.watch([Chunk("t", 0, "x")], 0, "n.0")
+
+
+@pytest.mark.parametrize("answer", [None, True, "stop", (CONTINUE, 1), [CONTINUE]])
+def test_what_is_no_verdict_is_refused(answer):
+    observers = Observers([lambda: with_method(lambda chunk: answer)])
+    with pytest.raises(errors.ObserverContractError):
+        observers.watch([Chunk("t", 0, "x")], 0, "n.0")
+
+
+def test_all_see_the_chunk_at_which_somebody_stops_and_the_first_registered_wins():
+    def stopper(name):
+        made = with_method(lambda chunk: Stop(name) if chunk.index == 1 else Emit("c", name))
+        made.name = name
+        return made
+
+    observers = Observers([lambda: stopper("b"), lambda: stopper("a")])
+    seen = observers.watch([Chunk("t", at, "x") for at in range(5)], 0, "n.0")
+    assert seen.stop_reason == "b"
+    assert seen.delivered == ("x", "x")
+    assert [write.value for _, write in sorted(seen.envelopes, key=lambda e: e[1].key)] == [
+        "a",
+        "b",
+    ]
+
+
+def test_two_observers_of_one_name_are_refused():
+    with pytest.raises(errors.ObserverContractError, match="two observers"):
+        Observers([Plain, Plain])
+
+
+# --- contract 4 -------------------------------------------------------------------------------
+
+
+def test_one_key_with_two_values_is_a_conflict():
+    writes = [Write(WriteKey(0, "w", 0), value) for value in (1, 2)]
+    with pytest.raises(errors.ChannelConflictError, match="number 0 of 'w'"):
+        fold(append_reducer, writes)
+
+
+def test_a_message_is_replaced_by_a_newer_version_and_taken_back_by_a_deletion():
+    def message(name, version, **more):
+        value = {"id": name, "version": version, "order": 0, **more}
+        return Write(WriteKey(0, "w", 0), value)
+
+    state = fold(
+        messages_reducer,
+        [
+            message("a", 2, text="new"),
+            message("a", 1, text="old"),
+            message("b", 1),
+            message("b", 2, deleted=True),
+        ],
+    )
+    assert messages_reducer.view(state) == [{"id": "a", "version": 2, "order": 0, "text": "new"}]
+    with pytest.raises(errors.InvalidInput, match="is no message"):
+        messages_reducer.lift(Write(WriteKey(0, "w", 0), {"id": 1}))
+
+
+# --- contract 5 -------------------------------------------------------------------------------
+
+
+def test_an_id_is_26_characters_of_time_and_randomness():
+    assert UlidFactory(lambda: 1700000000000, lambda: 0).new() == "01HF7YAT000000000000000000"
+
+
+def test_20000_ids_under_a_clock_that_stops_and_goes_back_increase():
+    times = random.Random(5)  # noqa: S311 - no secret
+    factory = UlidFactory(lambda: times.choice([5, 7, 3, 2**40]), lambda: times.getrandbits(80))
+    assert first_unordered([factory.new() for _ in range(20_000)]) is None
+
+
+def test_random_bits_that_are_used_up_raise_the_millisecond():
+    factory = UlidFactory(lambda: 5, lambda: 2**80 - 1)
+    assert [factory.new() for _ in range(2)] == [
+        "0000000005" + "Z" * 16,
+        "0000000006" + "0" * 16,
+    ]
+
+
+def test_ids_of_many_threads_are_all_different():
+    factory = UlidFactory.system()
+    made: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: made.extend([factory.new() for _ in range(500)]))
+        for _ in range(4)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(made)) == 2000
+
+
+# --- the world around -------------------------------------------------------------------------
+
+LOOKS = {
+    "time": time.time,
+    "monotonic": time.monotonic,
+    "now": dt.datetime.now,
+    "today": dt.date.today,
+    "random": random.random,
+    "randint": lambda: random.randint(1, 6),  # noqa: S311 - no secret
+    "unseeded": random.Random,
+    "urandom": lambda: os.urandom(1),
+    "uuid4": uuid.uuid4,
+    "uuid1": uuid.uuid1,
+    "secrets": lambda: secrets.token_hex(1),
+    "environ": lambda: os.environ["PATH"],
+    "getenv": lambda: os.getenv("PATH"),
+    "all of environ": lambda: dict(os.environ),
+    "open": lambda: Path(__file__).read_bytes(),
+    "listdir": lambda: list(Path(__file__).parent.iterdir()),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_looking_around_is_forbidden(look):
+    look()
+    with pytest.raises(errors.AmbientAccessError), forbid_ambient():
+        look()
+    look()
+
+
+def test_a_look_that_was_swallowed_or_made_in_a_thread_is_told_at_the_end():
+    def swallowed():
+        try:
+            time.time()
+        except errors.AmbientAccessError:
+            return
+
+    with pytest.raises(errors.AmbientAccessError, match=r"time\.time"), forbid_ambient():
+        swallowed()
+
+
+def test_what_follows_from_its_arguments_is_allowed():
+    with forbid_ambient():
+        assert sorted([2, 1]) == [1, 2]
+        assert 0 <= random.Random(1).random() < 1  # noqa: S311 - no secret
+        assert dt.date(2026, 1, 2).isoformat() == "2026-01-02"
+        compute_fingerprint(key())
