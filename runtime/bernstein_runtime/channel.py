@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
-from bernstein_formats.errors import QueueFull, Unavailable
+from bernstein_formats.errors import BernsteinError, QueueFull, Unavailable
 from bernstein_runtime import limits
 from bernstein_runtime.status import error_from
 
@@ -42,6 +42,29 @@ def is_idempotent(method: str) -> bool:
     return bool(options.idempotency_level != descriptor_pb2.MethodOptions.IDEMPOTENCY_UNKNOWN)
 
 
+class _GoneForGood(Unavailable):
+    """The service refuses to start again.
+
+    Not the refusal itself: whoever reads that one would believe that the call was refused, while an
+    earlier attempt may have been carried out.
+    """
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, Unavailable | QueueFull) and not isinstance(error, _GoneForGood)
+
+
+def _revived(revive: Callable[[], object]) -> None:
+    try:
+        revive()
+    except Unavailable:
+        raise
+    except BernsteinError as error:
+        gone = _GoneForGood(f"the service went away while it was asked; {error.message}")
+        gone.metadata.update(error.metadata)
+        raise gone from error
+
+
 def call(
     method: str,
     send: Callable[[], Answer],
@@ -59,7 +82,7 @@ def call(
     if not is_idempotent(method):
         return attempt()
     retrying = Retrying(
-        retry=retry_if_exception_type((Unavailable, QueueFull)),
+        retry=retry_if_exception(_may_pass),
         stop=stop_after_delay(RETRY_SECONDS),
         wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
         reraise=True,
@@ -68,6 +91,6 @@ def call(
         with each:
             # Part of the attempt: that it cannot be revived yet is a reason to try again.
             if each.retry_state.attempt_number > 1:
-                revive()
+                _revived(revive)
             return attempt()
     raise AssertionError("the last attempt raises or returns")

@@ -132,7 +132,12 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 def make_state(places: Places) -> None:
     """Make the folders that a supervisor and its services need."""
+    make_logs(places)
     make_runtime(places)
+
+
+def make_logs(places: Places) -> None:
+    """Make the folders within the state folder."""
     try:
         places.logs_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -17,7 +17,7 @@ from bernstein_formats.errors import BernsteinError, Conflict, Unavailable
 from bernstein_runtime.config import SupervisorConfig, load_table
 from bernstein_runtime.disk import failed
 from bernstein_runtime.lock import LockFile
-from bernstein_runtime.places import Places, make_runtime, make_state, places_for
+from bernstein_runtime.places import Places, make_logs, make_runtime, places_for
 from bernstein_runtime.refusal import refusal_of
 from bernstein_runtime.supervisor_record import record_path, write_record
 from bernstein_runtime.supervisor_socket import ask_at
@@ -34,7 +34,7 @@ FORMER_SECONDS = 10.0
 def main() -> None:
     """Wire and run."""
     places = places_for(Path(sys.argv[1]), os.environ)
-    make_state(places)
+    make_logs(places)
     config = load_table(SupervisorConfig, "supervisor", places.state_dir, os.environ)
     log = open_log(places.log("supervisor"))
     lock = LockFile(places.supervisor_lock, LOCK_WAIT_SECONDS)
@@ -61,7 +61,7 @@ def listen(places: Places) -> socket.socket:
     """The supervisor's socket, listening. Raises BernsteinError."""
     path = places.socket("supervisor")
     end_former(places)
-    make_runtime(places)  # one that was just ending may have removed it
+    make_runtime(places)  # not before: one that was just ending takes it along
     os.umask(0o077)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -96,7 +96,7 @@ def record(places: Places) -> None:
 
 def leave(places: Places, lock: LockFile) -> None:
     """Take along what would mislead others, while nobody else can have begun."""
-    is_ours = lock.is_current()
+    is_ours = lock.is_current() or not places.supervisor_lock.exists()
     with suppress(OSError):
         if is_ours:
             record_path(places.state_dir).unlink(missing_ok=True)

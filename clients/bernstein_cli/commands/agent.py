@@ -89,6 +89,7 @@ def end(*, run_id: str, require_complete: bool, as_json: bool, sdd_dir: Path) ->
     """
     require_folder(sdd_dir)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
+        run_id = services.journal.get_run(run_id).run_id
         verdict = finish_run(services, proxy.close_run(run_id))
     verdict.say()
     if as_json:
