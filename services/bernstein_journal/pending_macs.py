@@ -15,7 +15,13 @@ import structlog
 
 from bernstein_formats.audit_log import AuditFields
 from bernstein_formats.canonical import JsonValue, spelled
-from bernstein_formats.errors import BernsteinError, QueueFull, StoreFailed, Unavailable
+from bernstein_formats.errors import (
+    BernsteinError,
+    LedgerRefused,
+    QueueFull,
+    StoreFailed,
+    Unavailable,
+)
 from bernstein_formats.spine import SpineFields
 from bernstein_store.store import Store
 
@@ -23,6 +29,8 @@ QUEUE: Final = "svc/pending-macs.json"
 ROWS_MAX: Final = 10_000
 RETRY_SECONDS: Final = 5.0
 RETRY_SECONDS_MAX: Final = 60.0
+# It does not answer, or refuses to start from its ledger.
+SIGNER_AWAY: Final = (Unavailable, LedgerRefused)
 log = structlog.get_logger()
 
 
@@ -79,7 +87,7 @@ class PendingMacs:
             if not self._is_away and all(each.target != row.target for each in self._rows):
                 try:
                     return self._apply(row)
-                except Unavailable as error:
+                except SIGNER_AWAY as error:
                     log.warning("signer_away", error=error.message)
                     self._is_away = True
             self._keep(row)
@@ -112,7 +120,7 @@ class PendingMacs:
     def _was_appended(self, row: WaitingRow) -> bool:
         try:
             self._apply(row)
-        except Unavailable:
+        except SIGNER_AWAY:
             self._is_away = True
             return False
         except BernsteinError as error:

@@ -31,6 +31,8 @@ class FileLog:
     def __init__(self, path: Path, marks_path: Path, *, private: bool = False) -> None:
         """Open `path`, making it if need be. Raises ForeignWriter when it is shorter than what was
         acknowledged."""
+        # Told to everybody who comes after it was noticed.
+        self._foreign_writer: ForeignWriter | None = None
         self._path = path
         make_folder(path.parent)
         make_folder(marks_path.parent)
@@ -58,6 +60,8 @@ class FileLog:
         return [mark for mark in self._marks.found if mark.request_id]
 
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
+        if self._foreign_writer is not None:
+            raise self._foreign_writer
         if self._file < 0:
             raise StoreFailed(f"{self._path}: closed after a failure; see the log", path=self._path)
         self._check_ours()
@@ -108,12 +112,13 @@ class FileLog:
 
     def _foreign(self, size: int) -> ForeignWriter:
         self.close()
-        return ForeignWriter(
+        self._foreign_writer = ForeignWriter(
             f"{self._path} was changed, replaced or removed by another program: "
             f"{self._size} bytes were acknowledged, {size} are there; "
             "stop that program and verify the run",
             path=self._path,
         )
+        return self._foreign_writer
 
     def _cut_back(self) -> None:
         try:
