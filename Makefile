@@ -1,11 +1,12 @@
 # The commands of a working day, and nothing else. `make demo` and `make test` need no set-up.
-.PHONY: sync demo docs protos check quick test test-long verifier bench
+.PHONY: sync demo docs protos check quick test test-long verifier fuzz bench
 SHELL := /bin/bash
 # uv from the machine, else the one that deploy/get-uv put beside us.
 UV = $(shell command -v uv || echo .venv-uv/bin/uv)
 RUN = $(UV) run --locked --all-extras
 # Tests wait for real processes, so there are more workers than cores.
 WORKERS ?= 3
+FUZZ_SECONDS ?= 300
 export UV_PYTHON_DOWNLOADS = never
 
 sync: .venv/.synced
@@ -46,6 +47,12 @@ test-long: sync
 
 verifier: sync
 	$(UV) build --quiet --wheel --out-dir dist verifier
+
+# Bounded: FUZZ_SECONDS. What it finds is written to .fuzz/ and becomes a test.
+fuzz: sync
+	@mkdir -p .fuzz/corpus
+	$(RUN) --with atheris==3.0.0 python tests/fuzz/parsers.py .fuzz/corpus \
+	  -max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=20 -artifact_prefix=.fuzz/
 
 bench: sync
 	$(RUN) python -m benchmarks.run
