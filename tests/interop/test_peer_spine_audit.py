@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from bernstein_signer.mac_rows import make_audit_row, make_spine_row
 KEY_TEXT = "5f" * 32
 KEYS = mac_keys(KEY_TEXT.encode())
 TEXTS = ("src/p.py", "src/ü ö.py", "😀/x", 'a"b\\c', "tab\there", "é")
-ROUNDS = range(20)
+ROUNDS = range(int(os.environ.get("BERNSTEIN_TEST_CASES", "50")))
 
 pytestmark = pytest.mark.peer
 
