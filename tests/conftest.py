@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from bernstein_client.connection import Services
 # The search for secrets compiles its rules once, not once a test.
 RULE_CACHE = Path(tempfile.gettempdir()) / "bernstein-test-rules"
 os.environ.setdefault("KF_RULE_CACHE_DIR", str(RULE_CACHE))
+
+
+# Whoever started the tests may have told them to ignore it (nohup), and children inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
