@@ -24,6 +24,8 @@ def check_output(path: Path) -> None:
     """Refuse a place where something else than a receipt would be lost. Raises Conflict."""
     if path.is_dir():
         raise Conflict(f"{path} is a folder; give --output a file name", path=path)
+    if path.exists() and not path.is_file():
+        raise Conflict(f"{path} is no regular file; give --output another name", path=path)
     if path.exists() and path.stat().st_size and not _is_receipt(path):
         raise Conflict(f"{path} is no receipt and stays; give --output another name", path=path)
     cose = path.with_name(COSE_NAME)

@@ -254,7 +254,7 @@ def _parts(spool: IO[bytes]) -> Iterator[bytes]:
 def write_archive(path: Path, parts: Iterable[bytes], *, private: bool) -> None:
     """Write a receipt whole or not at all, over nothing but a receipt. `private`: mode 0600."""
     path = Path(os.path.realpath(path))
-    if path.is_dir() or (path.exists() and not _is_receipt(path)):
+    if path.exists() and not (path.is_file() and _is_receipt(path)):
         raise Conflict(f"{path} is no session receipt and stays; name another file", path=path)
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:

@@ -18,6 +18,7 @@ from bernstein_gateway.stream import Watcher
 
 DECISIONS: Final = ("approve", "reject")
 BODY_BYTES_MAX: Final = 16 * 1024
+INDEX_MAX: Final = 2**63 - 1  # what the journal's int64 positions can say
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def parse_decision(body: bytes) -> Decision:
         raise InvalidInput(f"a decision has no member {min(unknown)!r}")
     index, stored = members.get("journal_index"), members.get("event_hash")
     decision, worktree_id = members.get("decision"), members.get("worktree_id", "")
-    if type(index) is not int or index < 0:
+    if type(index) is not int or not 0 <= index <= INDEX_MAX:
         raise InvalidInput("journal_index must be the position of a row", member="journal_index")
     if not isinstance(stored, str) or not isinstance(worktree_id, str):
         raise InvalidInput("event_hash and worktree_id must be text", member="event_hash")

@@ -81,11 +81,16 @@ class Verifier:
         )
 
     def sealed(self, run_id: str) -> JournalSeal | None:
-        """What a run is sealed with. Raises JournalError for a seal that cannot be trusted."""
+        """What a run is sealed with, by its seal.json or else by the signer's ledger.
+
+        Raises JournalError for a seal that cannot be trusted, and what asking the signer raises.
+        """
         seal, errors, _ = self._seal(run_id)
         if errors:
             raise JournalError(f"run {run_id}: {'; '.join(errors)}", run_id=run_id)
-        return JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count) if seal else None
+        if seal is None:
+            return self._witnesses.sealed(run_id)
+        return JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count)
 
     def _seal(self, run_id: str) -> tuple[Seal | None, tuple[str, ...], tuple[str, ...]]:
         """The run's seal, what is wrong with it, and what to know about its key."""

@@ -12,13 +12,17 @@ from bernstein_formats import paths
 from bernstein_formats.audit_events import JOURNAL_SEAL, JournalSealEvent
 from bernstein_formats.errors import BernsteinError
 from bernstein_formats.journal_verdict import Finding, Identity, JournalVerification, Reason
+from bernstein_formats.journal_verify import JournalSeal
 from bernstein_formats.seal import EntryBody, Seal, parse_seal
 from bernstein_formats.spine_verify import SpineStatus, verify_spine
 from bernstein_journal.audit_files import AuditFiles, Segment
-from bernstein_journal.sealing import interim_seal_path
+from bernstein_journal.sealing import CHECKPOINT, interim_seal_path
 from bernstein_journal.signer import Signer
 from bernstein_store.store import Store
 
+_LEDGER_GONE: Final = (
+    "runs were sealed here and their ledger {} is not there: whether this run had a seal is unknown"
+)
 _SEAL_TEXT: Final = JOURNAL_SEAL.encode()
 
 
@@ -85,8 +89,20 @@ class Witnesses:
                 said.notes.append(f"a seal could not be looked for: {error.message}")
         return said
 
+    def sealed(self, run_id: str) -> JournalSeal | None:
+        """What the ledger knows a run to be sealed with. Raises what asking the signer raises."""
+        if not self._ledger_file.exists():
+            return None
+        answer = self._signer().find_seal(self._origin, run_id)
+        if not answer or self._store.get(interim_seal_path(run_id)) == answer:
+            return None  # a run sealed for a receipt meanwhile goes on
+        body = parse_seal(answer).entry.body
+        return JournalSeal(body.head_hash, body.event_count)
+
     def _ask_ledger(self, run_id: str, seal: Seal | None, said: Testimony) -> None:
         if not self._ledger_file.exists():
+            if seal is None and self._store.get(CHECKPOINT):
+                said.notes.append(_LEDGER_GONE.format(self._ledger_file))
             return
         origin = seal.entry.body.origin if seal else self._origin
         answer = self._signer().find_seal(origin, run_id)

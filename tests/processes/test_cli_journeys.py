@@ -114,6 +114,17 @@ def test_a_receipt_is_never_written_over_something_else(recorded, name):
     assert before == (target.read_bytes() if target.is_file() else b"")
 
 
+def test_a_receipt_does_not_take_the_place_of_a_pipe(recorded):
+    bernstein(recorded, "keys", "new", "op.pem")
+    os.mkfifo(recorded.folder / "pipe")
+    refused = bernstein(
+        recorded, "verify", "run", "ok", "--signing-key-path", "op.pem", "-o", "pipe"
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.endswith("[CONFLICT]\n")
+    assert (recorded.folder / "pipe").is_fifo()
+
+
 def test_a_receipt_may_replace_a_receipt(recorded):
     bernstein(recorded, "keys", "new", "op.pem")
     line = ["verify", "run", "ok", "--signing-key-path", "op.pem", "-o", "r.json"]

@@ -215,6 +215,8 @@ def test_a_decision_on_a_row_becomes_an_audit_event_with_index_and_hash(
         ({"journal_index": 3}, 400),
         ({"journal_index": 2.5}, 400),
         ({"journal_index": -1}, 400),
+        ({"journal_index": 2**63}, 400),
+        ({"journal_index": 10**20}, 400),
         ({"decision": "maybe"}, 400),
         ({"more": 1}, 400),
     ],

@@ -67,6 +67,40 @@ def test_a_sealed_run_that_was_cut_in_place_without_its_seal_is_not_clean(
     assert [each["reason"] for each in found["findings"]] == ["seal_missing"]
 
 
+def test_a_sealed_run_is_not_repaired_to_less_when_its_seal_was_removed(
+    project: Any, services: Services
+) -> None:
+    run_id = made_run(services)
+    journal = folder_of(project, run_id) / "journal.jsonl"
+    torn = journal.read_bytes()[:-40]
+    journal.write_bytes(torn)
+    (folder_of(project, run_id) / "seal.json").unlink()
+    shutil.rmtree(project.sdd / "svc", ignore_errors=True)  # what was acknowledged goes too
+
+    for how in ((), ("--recover",)):
+        refused = bernstein(project, "replay", "repair", run_id, *how)
+
+        assert refused.returncode == 2, refused.stderr
+        assert "sealed with 3" in refused.stderr
+        assert journal.read_bytes() == torn
+
+
+def test_that_the_ledger_is_gone_is_said_where_a_seal_is_missing(
+    project: Any, services: Services
+) -> None:
+    run_id = made_run(services)
+    (folder_of(project, run_id) / "seal.json").unlink()
+    shutil.rmtree(project.sdd / "lineage", ignore_errors=True)
+    (ledger,) = Path(project.environ["HOME"]).rglob("ledger.jsonl")
+    ledger.unlink()
+
+    done = bernstein(project, "replay", run_id, "--verify", "--json")
+
+    found = json.loads(done.stdout)
+    assert found["identity"] == "unverifiable"
+    assert any("whether this run had a seal is unknown" in note for note in found["notes"])
+
+
 def test_a_run_that_never_ended_is_marked_from_its_first_row_and_gets_no_receipt(
     project: Any, services: Services, key: str
 ) -> None:

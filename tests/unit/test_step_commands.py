@@ -139,6 +139,13 @@ def test_a_receipt_is_dated_by_its_last_step(ts, text):
     assert created_at(ts) == text
 
 
+def test_a_receipt_does_not_wait_for_the_reader_of_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Conflict):
+        write_archive(tmp_path / "pipe", [b"x"], private=True)
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_nothing_but_a_receipt_is_overwritten(tmp_path):
     (tmp_path / "key.pem").write_bytes(b"secret")
     with pytest.raises(Conflict):
