@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -50,7 +50,11 @@ class Reading:
 class Pruner:
     """Removes runs; one call at a time."""
 
-    def __init__(self, store: Store, runs: Runs, reading: Reading) -> None:
+    def __init__(
+        self, store: Store, runs: Runs, reading: Reading, is_as_sealed: Callable[[str], bool]
+    ) -> None:
+        """`is_as_sealed` says whether a run's journal is the one that its seal.json commits to."""
+        self._is_as_sealed = is_as_sealed
         self._store = store
         self._runs = runs
         self._reading = reading
@@ -80,7 +84,11 @@ class Pruner:
             return "it is not sealed"
         if run_id in replayed:
             return "a replay of it is not finished"
-        return "it is being read" if self._reading.is_read(run_id) else ""
+        if self._reading.is_read(run_id):
+            return "it is being read"
+        if not self._is_as_sealed(run_id):
+            return "its journal is not what was sealed; look at it with `replay --verify`"
+        return ""
 
     def _remove(self, run_id: str) -> str:
         """Remove all but what proves the run; gives the reason when that is not possible."""

@@ -83,7 +83,7 @@ class JournalService(MacCalls, CareCalls):
         self._resident_signer = resident_signer
         self._watchers = watchers
         self._reading = Reading()
-        self._pruner = Pruner(store, self._runs, self._reading)
+        self._pruner = Pruner(store, self._runs, self._reading, verifier.is_as_sealed)
         self._repairer = Repairer(store)
 
     def CreateRun(

@@ -92,6 +92,18 @@ class Verifier:
             return self._witnesses.sealed(run_id)
         return JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count)
 
+    def is_as_sealed(self, run_id: str) -> bool:
+        """Whether the journal is whole and the one that seal.json commits to; asks no witness."""
+        seal, errors, _ = self._seal(run_id)
+        if seal is None or errors:
+            return False
+        body = seal.entry.body
+        found = verify_journal(
+            self._store.read(paths.journal_path(run_id)),
+            JournalSeal(body.head_hash, body.event_count),
+        )
+        return found.identity is Identity.VERIFIED and not found.discarded_count
+
     def _seal(self, run_id: str) -> tuple[Seal | None, tuple[str, ...], tuple[str, ...]]:
         """The run's seal, what is wrong with it, and what to know about its key."""
         data = self._store.get(paths.seal_path(run_id))

@@ -85,6 +85,18 @@ def test_a_sealed_run_is_not_repaired_to_less_when_its_seal_was_removed(
         assert journal.read_bytes() == torn
 
 
+def test_changed_runs_are_not_pruned(project: Any, services: Services) -> None:
+    folders = [folder_of(project, made_run(services)) for _ in range(3)]
+    for folder in folders:
+        cut(folder)
+
+    done = bernstein(project, "services", "prune", "--keep", "1", "--json")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["removed"] == []
+    assert all((folder / "journal.jsonl").exists() for folder in folders)
+
+
 def test_that_the_ledger_is_gone_is_said_where_a_seal_is_missing(
     project: Any, services: Services
 ) -> None:

@@ -36,9 +36,9 @@ def make_run(
     return folder
 
 
-def pruner(sdd: Path, reading: Reading | None = None) -> Pruner:
+def pruner(sdd: Path, reading: Reading | None = None, changed: str = "") -> Pruner:
     store = FileStore(sdd)
-    return Pruner(store, Runs(store), reading or Reading())
+    return Pruner(store, Runs(store), reading or Reading(), lambda run_id: run_id != changed)
 
 
 def names(folder: Path) -> list[str]:
@@ -65,6 +65,18 @@ def test_a_preview_removes_nothing_and_says_the_same(sdd: Path) -> None:
     assert [names(folder) for folder in folders] == before
     assert pruner(sdd).prune(2, preview=False) == preview
     assert preview.removed == ("r0", "r1")
+
+
+def test_a_run_that_is_not_what_was_sealed_stays_as_evidence(sdd: Path) -> None:
+    folder = make_run(sdd, "r0", 0.0)
+    make_run(sdd, "r1", 1.0)
+
+    pruned = pruner(sdd, changed="r0").prune(1, preview=False)
+
+    assert pruned.removed == ()
+    ((run_id, reason),) = pruned.kept
+    assert (run_id, "not what was sealed" in reason) == ("r0", True)
+    assert "journal.jsonl" in names(folder)
 
 
 def test_zero_keeps_everything(sdd: Path) -> None:
