@@ -43,6 +43,7 @@ def open_port(config: GatewayConfig) -> socket.socket:
         opened = socket.socket(family, kind, protocol)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
+        opened.listen()  # whoever reads the url before it is served waits, and is not refused
     except OSError as error:
         raise StoreFailed(
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}"

@@ -1,6 +1,7 @@
 """Who is let in at the gateway's port, and where it may listen at all."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -126,3 +127,11 @@ def test_a_free_port_is_found_and_named() -> None:
     opened = open_port(config)
     with opened:
         assert url_of(opened, config) == f"http://127.0.0.1:{opened.getsockname()[1]}"
+
+
+def test_a_port_that_is_not_served_yet_refuses_nobody() -> None:
+    with (
+        open_port(GatewayConfig()) as opened,
+        socket.create_connection(opened.getsockname(), timeout=5) as viewer,
+    ):
+        assert viewer.getpeername() == opened.getsockname()
