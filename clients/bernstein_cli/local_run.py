@@ -5,7 +5,7 @@ same.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -23,21 +23,18 @@ from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.errors import (
     BernsteinError,
     InvalidInput,
-    KeyUnusable,
     RunNotFound,
-    SealMalformed,
-    SignatureWrong,
     StoreFailed,
 )
+from bernstein_formats.found_seal import found_seal
 from bernstein_formats.journal_diff import diff_journals
-from bernstein_formats.journal_reader import LineBlocks, is_blank
-from bernstein_formats.journal_verdict import INCOMPLETE_NOTE, JournalSeal
+from bernstein_formats.journal_reader import LineBlocks, counted, is_blank
+from bernstein_formats.journal_verdict import INCOMPLETE_NOTE
 from bernstein_formats.journal_verify import rebuild_state, verify_journal
 from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.rederivation import rederive
 from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
-from bernstein_formats.seal import Seal, check_seal, parse_seal
 from bernstein_runtime.places import places_for
 from bernstein_runtime.regular_file import open_regular, read_regular
 
@@ -84,18 +81,20 @@ class LocalRuns:
     def verify_run(self, run_id: str, progress: Progress) -> Verification:
         """Verify without writing a report."""
         run_id, journal = self.locate(run_id)
-        seal, seal_errors, notes = self._seal(run_id, journal)
+        sealed = found_seal(_read_small(journal.with_name("seal.json")), run_id, self._pinned_key)
         provider = ProviderState()
+        size = journal.stat().st_size
         found = verify_journal(
-            _counted(_chunks(journal), journal.stat().st_size, progress),
-            JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count) if seal else None,
+            counted(_chunks(journal), lambda done: progress(done, size)),
+            sealed.journal_seal,
             watch=provider.feed,
         )
+        found = sealed.concluded(found)
         return Verification(
             run_id=run_id,
             chain_consistent=found.chain_consistent,
             coverage=found.coverage,
-            identity="mismatched" if seal_errors else str(found.identity),
+            identity=str(found.identity),
             row_count=found.count,
             divergent_index=found.divergent_index,
             divergent_line=found.divergent_line,
@@ -104,15 +103,15 @@ class LocalRuns:
             head_hash=found.head,
             discarded_lines=found.discarded_line_indices,
             discarded_count=found.discarded_count,
-            errors=(*found.errors, *seal_errors),
+            errors=found.errors,
             findings=tuple(
                 Finding(each.reason, each.index, each.member or "") for each in found.findings
             ),
             flagged_steps=tuple(provider.flagged_indices),
             provider_errors=tuple(provider.errors),
-            notes=(*notes, *_incomplete(journal)),
+            notes=(*sealed.notes, *_incomplete(journal)),
             report_path="",
-            sealed_row_count=seal.entry.body.event_count if seal else 0,
+            sealed_row_count=sealed.row_count,
         )
 
     def rebuild_state(self, run_id: str, from_step: int) -> tuple[str, Mapping[str, JsonValue]]:
@@ -176,24 +175,6 @@ class LocalRuns:
                 starts[run_id] = _start_of(journal)
         return newest_first(starts)
 
-    def _seal(
-        self, run_id: str, journal: Path
-    ) -> tuple[Seal | None, tuple[str, ...], tuple[str, ...]]:
-        """The run's seal, what is wrong with it, and what to know about its key."""
-        data = _read_small(journal.with_name("seal.json"))
-        if data is None:
-            return None, (), ()
-        try:
-            seal = parse_seal(data)
-            pinned = self._pinned_key()
-            check_seal(seal, pinned)
-        except (SealMalformed, SignatureWrong, KeyUnusable) as error:
-            return None, (error.message,), ()
-        if seal.entry.body.run_id != run_id:
-            return None, (f"the seal is one of run {seal.entry.body.run_id}",), ()
-        note = "the seal was checked with the key it carries; none is pinned here"
-        return seal, (), () if pinned else (note,)
-
     def _pinned_key(self) -> PublicKey | None:
         path = places_for(self._sdd_dir, os.environ).secrets_dir / _SEAL_KEY_FILE
         pem = _read_small(path)
@@ -225,8 +206,7 @@ class OneFile(LocalRuns):
 
 
 def _rederived(journal: Path, run_id: str, progress: Callable[[int], None]) -> Rederived:
-    chunks = _counted(_chunks(journal), 0, lambda done, _: progress(done))
-    found = rederive(chunks, run_id)
+    found = rederive(counted(_chunks(journal), progress), run_id)
     return Rederived(
         ok=found.ok,
         run_id=found.run_id,
@@ -267,14 +247,6 @@ def _chunks(path: Path) -> Iterator[bytes]:
                 yield chunk
     except OSError as error:
         raise StoreFailed(f"cannot read {path}: {error.strerror}", path=path) from error
-
-
-def _counted(chunks: Iterable[bytes], total: int, progress: Progress) -> Iterator[bytes]:
-    done = 0
-    for chunk in chunks:
-        yield chunk
-        done += len(chunk)
-        progress(done, total)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

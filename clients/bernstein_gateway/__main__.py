@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from bernstein_gateway.app import Routes, make_app
 from bernstein_gateway.listening import is_loopback, open_port, open_unix, url_of
 from bernstein_runtime.config import GatewayConfig, load_table
 from bernstein_runtime.process import Started, service_process
+from bernstein_runtime.stopping import stop_event
 
 # How long streams may take to end at a stop.
 GRACE_SECONDS = 2
@@ -91,12 +91,7 @@ def _server(app: ASGIApp, config: GatewayConfig | None = None) -> Server:
 async def _until_stopped(
     started: Started, activity: Activity, servers: list[Server], sockets: list[socket.socket]
 ) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    if started.parent is not None:
-        loop.add_reader(started.parent, _on_parent, started.parent, stopping)
+    stopping = stop_event(started.parent)
     serving = [
         asyncio.create_task(server.serve(sockets=[each]))
         for server, each in zip(servers, sockets, strict=True)
@@ -112,13 +107,6 @@ async def _until_stopped(
     for server in servers:
         server.should_exit = True
     await asyncio.gather(*serving)
-
-
-def _on_parent(descriptor: int, stopping: asyncio.Event) -> None:
-    """Whoever started this process is gone when its pipe ends."""
-    if not os.read(descriptor, 1):
-        asyncio.get_running_loop().remove_reader(descriptor)
-        stopping.set()
 
 
 def _write_private(path: Path, facts: dict[str, str]) -> None:

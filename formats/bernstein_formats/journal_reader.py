@@ -45,7 +45,7 @@ class LineBlocks:
                     yield lines
                 continue
             returns = True
-            cut = _end_of_last_line(chunk)
+            cut = end_of_last_line(chunk)
             if not cut:
                 begun.append(chunk)
                 continue
@@ -73,7 +73,16 @@ def bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _end_of_last_line(chunk: bytes) -> int:
+def counted(chunks: Iterable[bytes], told: Callable[[int], None]) -> Iterator[bytes]:
+    """The same chunks; `told` hears how many bytes have passed."""
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        told(done)
+
+
+def end_of_last_line(chunk: bytes) -> int:
     """Find where to cut; a CR at the very end may be half of a CRLF."""
     return max(chunk.rfind(b"\n"), chunk.rfind(b"\r", 0, len(chunk) - 1)) + 1
 

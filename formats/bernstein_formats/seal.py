@@ -16,6 +16,7 @@ from typing import Final
 from bernstein_formats.canonical import JsonValue, Profile, canonical_bytes, parse_json_unique
 from bernstein_formats.dsse import preauth_encoding
 from bernstein_formats.errors import InvalidInput, KeyUnusable, SealMalformed, SignatureWrong
+from bernstein_formats.journal_verdict import JournalSeal
 from bernstein_formats.paths import check_run_id
 from bernstein_formats.public_key import SIGNATURE_SIZE, PublicKey, decode_base64, parse_jwk
 
@@ -66,6 +67,11 @@ class EntryBody:
     @property
     def kind(self) -> EntryKind:
         return EntryKind.SEAL if self.receipt is None else EntryKind.RECEIPT
+
+    @property
+    def journal_seal(self) -> JournalSeal:
+        """What the run's journal is held against."""
+        return JournalSeal(self.head_hash, self.event_count)
 
     def members(self) -> dict[str, JsonValue]:
         """Every member but the signature."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from bernstein_formats.canonical import parse_json_unique
 from bernstein_formats.errors import InvalidInput, RowMalformed
-from bernstein_formats.journal_reader import Row, is_blank, parse_row
+from bernstein_formats.journal_reader import Row, end_of_last_line, is_blank, parse_row
 from bernstein_formats.session_journal import normal_row
 
 
@@ -46,17 +46,12 @@ def physical_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Give the lines with their ends (LF, CRLF or a lone CR); the last one may have none."""
     begun: list[bytes] = []
     for chunk in chunks:
-        cut = _end_of_last_line(chunk)
+        cut = end_of_last_line(chunk)
         if cut:
             yield from b"".join((*begun, chunk[:cut])).splitlines(keepends=True)
             begun = []
         begun.append(chunk[cut:])
     yield from b"".join(begun).splitlines(keepends=True)
-
-
-def _end_of_last_line(chunk: bytes) -> int:
-    """Find where to cut; a CR at the very end may be half of a CRLF."""
-    return max(chunk.rfind(b"\n"), chunk.rfind(b"\r", 0, len(chunk) - 1)) + 1
 
 
 def numbered_rows(chunks: Iterable[bytes]) -> Iterator[tuple[int, Row | Fault]]:

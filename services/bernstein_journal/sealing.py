@@ -43,7 +43,7 @@ class Sealer:
     def check_ledger(self) -> None:
         """Raise LedgerRefused when the signer that sealed here is gone, before a run is begun."""
         known = self._checkpoint()
-        if known is not None and known.public_key != self._signers_key():
+        if known is not None and known.public_key != public_key_in(self._seal_key_file):
             raise LedgerRefused(
                 f"runs here were sealed with another key than the one in {self._seal_key_file}: "
                 "the signer's folder was lost, or HOME is another; restore it, or begin a new "
@@ -100,8 +100,10 @@ class Sealer:
         seal = parse_seal(stored) if stored else None
         return seal if seal is not None and seal.entry.body.origin == self._origin else None
 
-    def _signers_key(self) -> PublicKey | None:
-        try:
-            return parse_public_pem(read_regular(self._seal_key_file))
-        except FileNotFoundError:
-            return None
+
+def public_key_in(path: Path) -> PublicKey | None:
+    """The key in a PEM file; None where there is no file. Raises KeyUnusable, OSError."""
+    try:
+        return parse_public_pem(read_regular(path))
+    except FileNotFoundError:
+        return None

@@ -96,8 +96,7 @@ class Witnesses:
         answer = self._signer().find_seal(self._origin, run_id)
         if not answer or self._store.get(interim_seal_path(run_id)) == answer:
             return None  # a run sealed for a receipt meanwhile goes on
-        body = parse_seal(answer).entry.body
-        return JournalSeal(body.head_hash, body.event_count)
+        return parse_seal(answer).entry.body.journal_seal
 
     def _ask_ledger(self, run_id: str, seal: Seal | None, said: Testimony) -> None:
         if not self._ledger_file.exists():

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from bernstein_proxy.app import Agents
 from bernstein_proxy.control import LINE_BYTES_MAX, Control
 from bernstein_proxy.lanes import Lanes
 from bernstein_runtime.process import Started, service_process
+from bernstein_runtime.stopping import stop_event
 
 CONNECT_SECONDS = 30.0
 GRACE_SECONDS = 2.0
@@ -78,25 +78,13 @@ async def _control_server(control: Control, path: Path) -> asyncio.Server:
 
 
 async def _until_stopped(started: Started, lanes: Lanes) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    if started.parent is not None:
-        loop.add_reader(started.parent, _on_parent, started.parent, stopping)
+    stopping = stop_event(started.parent)
     used_at = time.monotonic()
     while not stopping.is_set() and time.monotonic() - used_at < started.idle_seconds:
         if not lanes.is_empty:
             used_at = time.monotonic()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), TICK_SECONDS)
-
-
-def _on_parent(descriptor: int, stopping: asyncio.Event) -> None:
-    """Whoever started this process is gone when its pipe ends."""
-    if not os.read(descriptor, 1):
-        asyncio.get_running_loop().remove_reader(descriptor)
-        stopping.set()
 
 
 def main() -> None:

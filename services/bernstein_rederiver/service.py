@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import grpc
 
 from bernstein_api.rederiver.v1 import rederiver_pb2, rederiver_pb2_grpc
+from bernstein_formats.journal_reader import counted
 from bernstein_formats.rederivation import Rederivation, rederive
 from bernstein_rederiver.journal import Journal
 from bernstein_runtime.progress import Done, Report, with_progress
@@ -22,21 +23,13 @@ class RederiverService(rederiver_pb2_grpc.RederiverServiceServicer):
         run_id, chunks = self._journal.read(request.run_id)
 
         def work(report: Report) -> Rederivation:
-            return rederive(_counted(chunks, report), run_id)
+            return rederive(counted(chunks, lambda done: report(done, 0)), run_id)
 
         for item in with_progress(work):
             if isinstance(item, Done):
                 yield rederiver_pb2.RederiveRunResponse(done_bytes=item.done_bytes)
             else:
                 yield rederiver_pb2.RederiveRunResponse(rederivation=_packed(item.value))
-
-
-def _counted(chunks: Iterator[bytes], report: Report) -> Iterator[bytes]:
-    done = 0
-    for chunk in chunks:
-        yield chunk
-        done += len(chunk)
-        report(done, 0)
 
 
 def _packed(found: Rederivation) -> rederiver_pb2.Rederivation:

@@ -48,7 +48,7 @@ def _seal(path: str | None, key_path: str | None) -> JournalSeal | None:
         return None
     seal = parse_seal(read_file(path))
     check_seal(seal, None if key_path is None else parse_public_pem(read_file(key_path)))
-    return JournalSeal(seal.entry.body.head_hash, seal.entry.body.event_count)
+    return seal.entry.body.journal_seal
 
 
 def _chunks(path: str) -> Iterator[bytes]:
