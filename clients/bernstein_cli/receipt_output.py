@@ -1,12 +1,11 @@
 """Writing a receipt where the user wants it: whole or not at all, over nothing but a receipt."""
 
 import os
-import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from bernstein_cli.whole_file import replacing
 from bernstein_client.values import BuiltReceipt
 from bernstein_formats.errors import Conflict, StoreFailed
 from bernstein_formats.run_receipt import RECEIPT_TYPE
@@ -41,45 +40,15 @@ def write_receipt(path: Path, build: Build) -> BuiltReceipt:
     check_output(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(path) as file:
+        with replacing(path) as file:
             built = build(file.write)
-        with _replacing(path.with_name(COSE_NAME)) as file:
+        with replacing(path.with_name(COSE_NAME)) as file:
             file.write(built.cose)
     except OSError as error:
         raise StoreFailed(
             f"cannot write {path}: {error.strerror}; choose another place with --output", path=path
         ) from error
     return built
-
-
-def write_new_file(path: Path, data: bytes) -> None:
-    """Write a file that is not there yet, whole or not at all. Raises Conflict, StoreFailed."""
-    if path.exists():
-        raise Conflict(f"{path} is there already and stays; name another file", path=path)
-    replace_file(path, data)
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Have a file hold other bytes: the old ones or the new ones, never a part. StoreFailed."""
-    try:
-        with _replacing(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise StoreFailed(f"cannot write {path}: {error.strerror}", path=path) from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once it is whole and on stable storage."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _is_receipt(path: Path) -> bool:

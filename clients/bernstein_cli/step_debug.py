@@ -7,12 +7,12 @@ from typing import Final
 
 from bernstein_cli import exit_codes
 from bernstein_cli.output import RED, Printed, document, remark, say
-from bernstein_cli.receipt_output import replace_file
 from bernstein_cli.session_fork import Fork, fork_session
 from bernstein_cli.step_answers import BOTH_MISSING, MISSING, AskedSteps, difference_lines
 from bernstein_cli.step_receipts import Made, export_to
 from bernstein_cli.step_source import Steps
 from bernstein_cli.step_view import projection
+from bernstein_cli.whole_file import replace_file
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, NotFound
 from bernstein_formats.journal_reader import Row

@@ -1,7 +1,6 @@
 """Making receipts of sessions: `replay export` and `replay publish`."""
 
 import os
-import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from bernstein_cli.audit_trail import record
 from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.step_answers import AskedSteps
 from bernstein_cli.step_source import Steps, read_blob
+from bernstein_cli.whole_file import replacing
 from bernstein_formats import paths
 from bernstein_formats.audit_events import (
     ReplayEvent,
@@ -256,22 +256,12 @@ def write_archive(path: Path, parts: Iterable[bytes], *, private: bool) -> None:
     path = Path(os.path.realpath(path))
     if path.exists() and not (path.is_file() and _is_receipt(path)):
         raise Conflict(f"{path} is no session receipt and stays; name another file", path=path)
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb", opener=_private if private else None) as file:
+        with replacing(path, 0o600 if private else 0o666) as file:
             file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
     except OSError as error:
         raise StoreFailed(f"cannot write {path}: {error.strerror}", path=path) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _is_receipt(path: Path) -> bool:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bernstein_cli.output import remark
-from bernstein_cli.receipt_output import write_new_file
+from bernstein_cli.whole_file import write_new_file
 from bernstein_formats.withholding import parse_steps, withheld_copy
 
 

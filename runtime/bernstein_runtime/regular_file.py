@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import IO
 
+from bernstein_formats.errors import StoreFailed
+
 NOT_REGULAR = "not a regular file"
 
 
@@ -46,3 +48,11 @@ def read_regular(path: Path, size: int = -1) -> bytes:
     """The first `size` bytes of a file, or all of them. Raises OSError."""
     with open_regular(path) as file:
         return file.read(size)
+
+
+def read_named(path: Path) -> bytes:
+    """All of a file that a user named. Raises StoreFailed."""
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise StoreFailed(f"{path}: {error.strerror}; check its name", path=path) from error

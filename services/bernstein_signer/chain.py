@@ -4,13 +4,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bernstein_formats.errors import StoreFailed
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.key_chain import KeyChain, entry_preimage
 from bernstein_formats.key_chain_build import extended, revocation, succession
 from bernstein_formats.key_chain_read import read_key_chain
 from bernstein_formats.public_key import parse_public_pem
-from bernstein_runtime.regular_file import read_regular
+from bernstein_runtime.regular_file import read_named
 from bernstein_signer.key import Key
 
 
@@ -27,7 +26,7 @@ class Extension:
 
 def extend(extension: Extension, key: Key) -> bytes:
     """The longer chain. Raises ChainBroken for one that does not hold, or has another head."""
-    chain = read_key_chain(_read(extension.chain), None)
+    chain = read_key_chain(read_named(extension.chain), None)
     entry = _entry(extension, chain)
     return extended(chain, entry, key.sign(entry_preimage(entry)))
 
@@ -40,12 +39,5 @@ def print_extended(extension: Extension, key: Key) -> None:
 def _entry(extension: Extension, chain: KeyChain) -> Row:
     if extension.successor is None:
         return revocation(chain, extension.kid, extension.at, extension.reason)
-    successor = parse_public_pem(_read(extension.successor))
+    successor = parse_public_pem(read_named(extension.successor))
     return succession(chain, successor, extension.kid, extension.at)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_regular(path)
-    except OSError as error:
-        raise StoreFailed(f"{path}: {error.strerror}; check its name", path=path) from error

@@ -114,6 +114,8 @@ def test_stop_ends_everything(services: Services) -> None:
 
     wait_until(lambda: not any(is_alive(pid) for pid in pids))
     wait_until(lambda: services.supervisor.ask({"do": "status"}) is None)
+    assert pids
+    assert not services.places.socket("journal").exists()
 
 
 def test_sigterm_finishes_what_was_taken(services: Services) -> None:
@@ -304,6 +306,7 @@ def test_services_of_a_removed_state_folder_end_by_themselves(services: Services
     os.kill(supervisor, signal.SIGCONT)
     wait_until(lambda: not is_alive(supervisor))
     wait_until(lambda: not services.places.runtime_dir.exists())
+    assert not project.sdd.exists()  # nothing was made again on the way out
     project.sdd.mkdir()
 
 

@@ -13,15 +13,15 @@ import click
 
 from bernstein_cli.key_process import ask_signer
 from bernstein_cli.output import document, remark, say
-from bernstein_cli.receipt_output import replace_file, write_new_file
 from bernstein_cli.signing_key import NAME_VARIABLE, PATH_VARIABLE, SigningKey, choose_key
-from bernstein_formats.errors import Conflict, StoreFailed
+from bernstein_cli.whole_file import replace_file, write_new_file
+from bernstein_formats.errors import Conflict
 from bernstein_formats.key_chain_build import new_key_chain, revocation, succession
 from bernstein_formats.key_chain_read import read_key_chain
 from bernstein_formats.public_key import parse_public_pem
 from bernstein_formats.receipt_trust import ChainEvidence
 from bernstein_runtime.clock import SystemClock
-from bernstein_runtime.regular_file import read_regular
+from bernstein_runtime.regular_file import read_named
 from bernstein_verify.key_chain_view import tell_key_chain
 
 _CHAIN: Final = click.argument("chain_file", metavar="CHAIN", type=click.Path(path_type=Path))
@@ -51,7 +51,7 @@ def chain() -> None:
 @_JSON
 def new(chain_file: Path, public_key: Path, kid: str, as_json: bool) -> int:
     """Begin the chain CHAIN with the public key in ROOT_PEM."""
-    write_new_file(chain_file, new_key_chain(parse_public_pem(_read(public_key)), kid))
+    write_new_file(chain_file, new_key_chain(parse_public_pem(read_named(public_key)), kid))
     return _tell(chain_file, as_json=as_json)
 
 
@@ -75,8 +75,8 @@ def rotate(
 ) -> int:
     """Have the head of CHAIN vouch for the public key in NEW_PEM, which is then the head."""
     at = at or _now()
-    successor = parse_public_pem(_read(public_key))
-    succession(read_key_chain(_read(chain_file), None), successor, kid, at)
+    successor = parse_public_pem(read_named(public_key))
+    succession(read_key_chain(read_named(chain_file), None), successor, kid, at)
     key = _head_key(signing_key_path, signing_env_var)
     _extend(chain_file, key, [f"--kid={kid}", f"--at={at}", f"--successor={public_key}"])
     return _tell(chain_file, as_json=as_json)
@@ -105,7 +105,7 @@ def revoke(
     Rotate first when the key is the head: a revoked head vouches for nothing.
     """
     at = at or _now()
-    revocation(read_key_chain(_read(chain_file), None), kid, at, reason)
+    revocation(read_key_chain(read_named(chain_file), None), kid, at, reason)
     key = _head_key(signing_key_path, signing_env_var)
     _extend(chain_file, key, [f"--kid={kid}", f"--at={at}", f"--reason={reason}"])
     return _tell(chain_file, as_json=as_json)
@@ -120,8 +120,8 @@ def show(
     chain_file: Path, public_key: Path | None, chain_entries: int | None, as_json: bool
 ) -> int:
     """Verify CHAIN and list its keys."""
-    pin = None if public_key is None else _read(public_key)
-    evidence = ChainEvidence(_read(chain_file), known_entry_count=chain_entries)
+    pin = None if public_key is None else read_named(public_key)
+    evidence = ChainEvidence(read_named(chain_file), known_entry_count=chain_entries)
     tell_key_chain(evidence, pin, as_json=as_json)
     return 0
 
@@ -138,15 +138,15 @@ def _head_key(path: str | None, variable: str | None) -> SigningKey:
 
 def _extend(chain_file: Path, key: SigningKey, fields: list[str]) -> None:
     """Have the next entry signed. The file must not change meanwhile: a chain has one heir."""
-    before = _read(chain_file)
+    before = read_named(chain_file)
     answer = ask_signer([f"--extend-chain={chain_file}", *key.arguments(), *fields], key.variable)
-    if _read(chain_file) != before:
+    if read_named(chain_file) != before:
         raise Conflict(f"{chain_file} was changed meanwhile and stays as it is; try again")
     replace_file(chain_file, answer.encode())
 
 
 def _tell(chain_file: Path, *, as_json: bool) -> int:
-    read = read_key_chain(_read(chain_file), None)
+    read = read_key_chain(read_named(chain_file), None)
     count, head_hash = len(read.entries), read.head_hash
     if as_json:
         document(
@@ -167,13 +167,6 @@ def _tell(chain_file: Path, *, as_json: bool) -> int:
         f" --key-chain {chain_file} --chain-entries {count}`"
     )
     return 0
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_regular(path)
-    except OSError as error:
-        raise StoreFailed(f"{path}: {error.strerror}; check its name", path=path) from error
 
 
 def _now() -> str:
