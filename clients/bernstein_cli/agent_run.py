@@ -1,19 +1,16 @@
-"""A run around agents: its first rows, its last ones, and the verdict, which is the proxy's."""
+"""The end of a run around agents: its last rows, and the verdict, which is the proxy's."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from bernstein_cli import exit_codes
 from bernstein_cli.output import remark
+from bernstein_client.agent_rows import Event, recording_events
 from bernstein_client.connection import Services
 from bernstein_client.proxy import LaneAccount
-from bernstein_formats.canonical import JsonValue, spelled
-from bernstein_formats.errors import ChainBroken, ReplayRecordingMissingError
+from bernstein_formats.canonical import JsonValue
 
-Event = tuple[str, dict[str, JsonValue]]
 UNUSED_SHOWN_MAX: Final = 10
 
 
@@ -57,49 +54,13 @@ class AgentVerdict:
             remark(f"run {self.run_id} is recorded; head {self.head[:16]}")
 
 
-def create_run(services: Services, replay_run_id: str, now: float) -> str:
-    """Make the run that takes the rows. Raises ChainBroken, RunNotFound for what it replays."""
-    replay = b""
-    if replay_run_id:
-        verified = services.journal.verify_run(replay_run_id)
-        if verified.has_diverged:
-            raise ChainBroken(
-                f"the journal of run {replay_run_id} is broken, so it is not replayed;"
-                f" `bernstein replay {replay_run_id} --verify` says where",
-                run_id=replay_run_id,
-            )
-        members: dict[str, JsonValue] = {
-            "replay_of": replay_run_id,
-            "recorded_head": verified.head_hash,
-            "allow_live_miss": False,
-        }
-        replay = spelled(members).encode()
-    metadata = spelled({"started_at": now, "kind": "agent"}).encode()
-    return services.journal.create_run(metadata=metadata, replay=replay)
-
-
-def started_event(lane: str, command: Sequence[str] = (), client: str = "") -> Event:
-    """The row of an agent's start; its arguments by digest, since they may hold anything."""
-    payload: dict[str, JsonValue] = {"lane": lane}
-    if client:
-        payload["client"] = client
-    if command:
-        digest = hashlib.sha256("\0".join(command).encode("utf-8", "surrogateescape"))
-        payload |= {
-            "program": Path(command[0]).name,
-            "argument_count": len(command) - 1,
-            "command_sha256": digest.hexdigest(),
-        }
-    return "agent_started", payload
-
-
 def finish_run(
     services: Services, accounts: Sequence[LaneAccount], agent_exit_code: int | None = None
 ) -> AgentVerdict:
     """Write the last rows and seal the run."""
     run_id, replayed = accounts[0].run_id, accounts[0].replay_run_id
     events = [event for each in accounts for event in _ends(each, agent_exit_code)]
-    events += _recording_events(services, replayed or run_id)
+    events += recording_events(services, replayed or run_id)
     if events:
         services.journal.append_many(run_id, events)
     finished = services.journal.finish_run(run_id)
@@ -123,21 +84,6 @@ def _ends(account: LaneAccount, agent_exit_code: int | None) -> list[Event]:
         }
         events.append(("llm_http_not_clean", counts))
     return events
-
-
-def _recording_events(services: Services, run_id: str) -> list[Event]:
-    """Bind the file to the journal; no row where nothing was recorded."""
-    try:
-        _, recording = services.exchanges.read(run_id)
-    except ReplayRecordingMissingError:
-        return []
-    payload: dict[str, JsonValue] = {
-        "file": "llm_http.jsonl",
-        "exchange_count": recording.call_count,
-        "size_bytes": recording.size_bytes,
-        "sha256": recording.sha256_hex,
-    }
-    return [("llm_http_recording", payload)]
 
 
 def _say_account(account: LaneAccount) -> None:

@@ -1,21 +1,17 @@
 """The peer's environment variables that a run obeys; nobody below the command reads them."""
 
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bernstein_client.provider_environment import named_providers
 from bernstein_client.recorder import Provider
 from bernstein_formats.retention import parse_retention
 
 TRUE_WORDS: Final = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off"})
-# Provider name → variables of its address and its key; the recorder knows the public addresses.
-PROVIDERS: Final = {
-    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
-    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +45,5 @@ def read_run_environment(environ: Mapping[str, str] = os.environ) -> RunEnvironm
         config_path=Path(config_path) if config_path else None,
         keep_runs=parse_retention(value("BERNSTEIN_REPLAY_RETENTION")),
         spine_seal=environ.get("BERNSTEIN_LINEAGE_ENABLED", "1").strip().lower() not in FALSE_WORDS,
-        providers=tuple(
-            Provider(name, value(address), value(key))
-            for name, (address, key) in PROVIDERS.items()
-            if value(address) or value(key)
-        ),
+        providers=named_providers(environ),
     )
-
-
-def take_provider_keys(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Take the keys away once they are read: no program inherits them unasked."""
-    for _, key in PROVIDERS.values():
-        environ.pop(key, None)

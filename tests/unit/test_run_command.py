@@ -10,9 +10,10 @@ import pytest
 
 from bernstein_cli import main as command
 from bernstein_cli.output import json_text
-from bernstein_cli.run_environment import read_run_environment, take_provider_keys
+from bernstein_cli.run_environment import read_run_environment
 from bernstein_cli.run_progress import LiveBlock, PlainLines, lines_of, progress_view
 from bernstein_cli.run_summary import advice_lines, exit_code, summary_document, summary_lines
+from bernstein_client.provider_environment import take_provider_keys
 from bernstein_client.recorder import Provider, Recording, UnusedCall
 from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.progress import (

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
-from bernstein_cli.agent_run import create_run, finish_run, started_event
-from bernstein_cli.agent_settings import CLIENTS
-from bernstein_cli.commands.record import recording_providers
+from bernstein_cli.agent_run import finish_run
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_client.agent_rows import create_run, started_event
+from bernstein_client.agent_settings import CLIENTS
 from bernstein_client.connection import Services
+from bernstein_client.provider_environment import all_providers
 from bernstein_client.proxy import LaneWanted, ProxyClient
 from bernstein_runtime.clock import SystemClock
 
@@ -47,7 +48,7 @@ def env(
     The lane stays open until `bernstein agent end RUN`, or a day without a call.
     """
     require_folder(sdd_dir)
-    providers = () if replay_run_id else recording_providers()
+    providers = () if replay_run_id else all_providers()
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
             replay_run_id = services.journal.get_run(replay_run_id).run_id

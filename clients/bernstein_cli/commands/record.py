@@ -10,14 +10,14 @@ from pathlib import Path
 
 import click
 
-from bernstein_cli.agent_run import create_run, finish_run, started_event
-from bernstein_cli.agent_settings import settings_for_any
+from bernstein_cli.agent_run import finish_run
 from bernstein_cli.output import document
-from bernstein_cli.run_environment import read_run_environment
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_client.agent_rows import create_run, started_event
+from bernstein_client.agent_settings import settings_for_any
 from bernstein_client.connection import Services
+from bernstein_client.provider_environment import all_providers
 from bernstein_client.proxy import LaneWanted, ProxyClient
-from bernstein_client.recorder import Provider
 from bernstein_formats.errors import BernsteinError, InvalidInput
 from bernstein_runtime.clock import SystemClock
 
@@ -52,7 +52,7 @@ def record(
     command's output goes to stderr.
     """
     require_folder(sdd_dir)
-    providers = () if replay_run_id else recording_providers()
+    providers = () if replay_run_id else all_providers()
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
             replay_run_id = services.journal.get_run(replay_run_id).run_id
@@ -69,12 +69,6 @@ def record(
     if as_json:
         document(verdict.document())
     return verdict.exit_code(require_complete=require_complete)
-
-
-def recording_providers() -> tuple[Provider, ...]:
-    """The providers of this environment; those without a variable at their public address."""
-    found = {each.name: each for each in read_run_environment().providers}
-    return tuple(found.get(name) or Provider(name, "", "") for name in ("anthropic", "openai"))
 
 
 def _run(command: tuple[str, ...], variables: Mapping[str, str], *, quiet: bool) -> int:

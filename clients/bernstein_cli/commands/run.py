@@ -10,11 +10,12 @@ from bernstein_cli.automatic_receipt import make_automatic_receipt
 from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.pruning import prune_runs
-from bernstein_cli.run_environment import read_run_environment, take_provider_keys
+from bernstein_cli.run_environment import read_run_environment
 from bernstein_cli.run_progress import progress_view
 from bernstein_cli.run_summary import advice_lines, exit_code, summary_document, summary_lines
 from bernstein_cli.signing_key import without_key
 from bernstein_client.connection import Services
+from bernstein_client.provider_environment import take_provider_keys
 from bernstein_client.values import BuiltReceipt
 from bernstein_formats.errors import InvalidInput, RunNotFound, StoreFailed
 from bernstein_orchestrator.activation import prepare
