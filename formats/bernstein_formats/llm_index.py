@@ -13,7 +13,7 @@ Lines count from 1. A tag is 0 for an absent member.
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
@@ -32,7 +32,6 @@ _HALVES: Final = Struct("<QQ")
 _NUMBER: Final = Struct("<I")
 _NEXT_AT: Final = 24  # within a record
 
-_CHUNK_BYTES: Final = 1 << 16
 # Keys are hashes and spread evenly; only forged ones make a longer search.
 _MAX_STEPS: Final = 1000
 
@@ -43,7 +42,6 @@ class Buffer(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, part: slice, /) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
-    def find(self, wanted: bytes, /) -> int: ...
 
 
 class Record(NamedTuple):
@@ -57,6 +55,11 @@ class Record(NamedTuple):
     lane_tag: int
     parameters_tag: int
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it asks nothing of its caller."""
+        return not self.lane_tag and not self.parameters_tag
+
 
 @lru_cache(maxsize=4096)
 def tag(text: str) -> int:
@@ -68,36 +71,41 @@ def tag(text: str) -> int:
 
 def _key_halves(key: str) -> tuple[int, int]:
     """Return the first 16 bytes of a key as two numbers; a key that is no hash is hashed first."""
+    half = key[:32]
     try:
-        raw = bytes.fromhex(key[:32])
+        raw = bytes.fromhex(half)
     except ValueError:
         raw = b""
-    if len(raw) != _HALVES.size or raw.hex() != key[:32]:
+    if raw.hex() != half or len(raw) != _HALVES.size:
         raw = sha256(key.encode("utf-8", "surrogatepass")).digest()
-    first, second = _HALVES.unpack_from(raw)
-    return first, second
+    return _HALVES.unpack(raw[: _HALVES.size])
 
 
-def build_index(recording: Buffer, fingerprint: bytes) -> bytes:
-    """Index a recording; `fingerprint` says which state of it this is."""
+def build_index(recording: Iterable[bytes], fingerprint: bytes) -> bytes:
+    """Index a recording that comes in chunks; `fingerprint` says which state of it this is."""
     building = _Building()
-    for number, (offset, text) in enumerate(_lines(recording)):
-        building.add(number + 1, offset, text)
+    offset = line = 0
+    for block in LineBlocks(_with_single_line_ends(recording)):
+        for text in block:
+            line += 1
+            building.add(line, offset, text)
+            offset += len(text) + 1
     return building.index_bytes(fingerprint)
 
 
-def _lines(recording: Buffer) -> Iterator[tuple[int, bytes]]:
-    """Yield each line without its end, and where it begins."""
-    size = len(recording)
-    has_returns = recording.find(b"\r") >= 0
-    chunks = (recording[at : at + _CHUNK_BYTES] for at in range(0, size, _CHUNK_BYTES))
-    offset = 0
-    for block in LineBlocks(chunks):
-        for text in block:
-            yield offset, text
-            offset += len(text) + 1
-            if has_returns and recording[offset - 1 : offset + 1] == b"\r\n":
-                offset += 1
+def _with_single_line_ends(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Give chunks in which one byte ends each line, and every byte stands where it stood."""
+    held = b""
+    for each in chunks:
+        chunk = held + each
+        held = b""
+        if chunk.find(b"\r") >= 0:
+            if chunk.endswith(b"\r"):  # half of a CRLF perhaps
+                held, chunk = b"\r", chunk[:-1]
+            chunk = chunk.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
+        yield chunk
+    if held:
+        yield b"\n"
 
 
 class _Building:
@@ -152,7 +160,7 @@ class _Building:
 
 
 def _tag_of(value: JsonValue) -> int:
-    return tag(value) if isinstance(value, str) else 0
+    return tag(value) if type(value) is str else 0
 
 
 def _little_endian(numbers: "array[int]") -> bytes:

@@ -80,17 +80,29 @@ class Replay:
     def look_up(self, request: CallRequest, lane: str = "") -> Answer | Miss:
         """Return the next answer for the request and use it up, or say why there is none."""
         digest = request.digest()
-        queue = self._queues.get(digest) or _Queue(self._index.find(digest))
-        parameters_tag = tag(parameters_digest(request.parameters)) if queue.has_digests else 0
-        record = queue.take(tag(lane) if lane else 0, parameters_tag)
-        self._queues[digest] = queue if queue.waiting else _NONE_WAITING
+        record = self._take(digest, request, lane)
         if record is None:
             return self._miss(digest, request, lane)
         row = self._answering_row(record, digest.hex())
+        number = record[0]
         self.hits += 1
-        self._served[record.number] = 1
-        self._last_served = record.number
+        self._served[number] = 1
+        self._last_served = number
         return Answer(row["response"], record.line, row)
+
+    def _take(self, digest: bytes, request: CallRequest, lane: str) -> Record | None:
+        """Use up the caller's next record of a key."""
+        queue = self._queues.get(digest)
+        if queue is None:
+            records = self._index.find(digest)
+            if len(records) == 1 and records[0].is_for_all:
+                self._queues[digest] = _NONE_WAITING
+                return records[0]
+            queue = _Queue(records)
+        parameters_tag = tag(parameters_digest(request.parameters)) if queue.has_digests else 0
+        record = queue.take(tag(lane) if lane else 0, parameters_tag)
+        self._queues[digest] = queue if queue.waiting else _NONE_WAITING
+        return record
 
     def _answering_row(self, record: Record, key: str) -> dict[str, JsonValue]:
         """Read the row, which must still be the one that was indexed."""

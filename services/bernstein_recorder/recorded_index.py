@@ -9,6 +9,8 @@ import hashlib
 import mmap
 import os
 import secrets
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,6 @@ from bernstein_store.store import Store
 
 DIGEST_BYTES = 32
 END_BYTES = 4096
-BLOCK_BYTES = 1024 * 1024
 log = structlog.get_logger()
 
 
@@ -52,30 +53,38 @@ class RecordedIndexes:
             return None
         changed_at = self._store.changed_at(name)
         fingerprint = self._fingerprint(name, size, changed_at)
-        path = self._folder / f"{run_id}.idx"
+        state = hashlib.sha256(fingerprint).digest()
+        path, sum_path = self._folder / f"{run_id}.idx", self._folder / f"{run_id}.sum"
+        known = _contents(sum_path)
+        is_known = len(known) == 2 * DIGEST_BYTES and known.startswith(state)
         mapped = _mapped(path)
         index = open_index(mapped, fingerprint) if mapped else None
-        if index is None:
-            built = build_index(_Stored(self._store, name, size), fingerprint)
-            index = CallIndex(built)
-            _keep(path, built)
-        digest = self._digest(run_id, name, size, fingerprint, trust=trust_digest)
+        if index is not None and is_known and trust_digest:
+            digest = known[DIGEST_BYTES:]
+        else:
+            digest, index = self._read(name, size, fingerprint, path, index)
+            if known != state + digest:
+                _keep(sum_path, state + digest)
         return Recorded(index, Summary(index.record_count, size, digest), changed_at)
 
-    def _digest(
-        self, run_id: str, name: str, size: int, fingerprint: bytes, *, trust: bool
-    ) -> bytes:
-        path = self._folder / f"{run_id}.sum"
-        state = hashlib.sha256(fingerprint).digest()
-        known = _contents(path)
-        if trust and len(known) == 2 * DIGEST_BYTES and known.startswith(state):
-            return known[DIGEST_BYTES:]
-        digest = hashlib.sha256()
-        for chunk in self._store.read(name, 0, size):
-            digest.update(chunk)
-        if known != state + digest.digest():
-            _keep(path, state + digest.digest())
-        return digest.digest()
+    def _read(
+        self, name: str, size: int, fingerprint: bytes, path: Path, index: CallIndex | None
+    ) -> tuple[bytes, CallIndex]:
+        """The SHA-256 of the whole file, read once, and its index, made where there is none."""
+        hashing = hashlib.sha256()
+
+        def chunks() -> Iterator[bytes]:
+            for chunk in self._store.read(name, 0, size):
+                hashing.update(chunk)
+                yield chunk
+
+        if index is None:
+            built = build_index(chunks(), fingerprint)
+            index = CallIndex(built)
+            _keep(path, built)
+        else:
+            deque(chunks(), maxlen=0)
+        return hashing.digest(), index
 
     def _fingerprint(self, name: str, size: int, changed_at: float) -> bytes:
         ends = [
@@ -83,41 +92,6 @@ class RecordedIndexes:
             *self._store.read(name, max(0, size - END_BYTES), size),
         ]
         return f"{size} {changed_at!r} ".encode() + b"".join(ends)
-
-
-class _Stored:
-    """A stored file that can be sliced, in order at best, without being held whole."""
-
-    def __init__(self, store: Store, name: str, size: int) -> None:
-        self._store = store
-        self._name = name
-        self._size = size
-        self._block_at = 0
-        self._block = b""
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, part: slice) -> bytes:
-        start, end, _ = part.indices(self._size)
-        if not self._block_at <= start <= end <= self._block_at + len(self._block):
-            block_end = min(self._size, max(end, start + BLOCK_BYTES))
-            self._block_at = start
-            self._block = b"".join(self._store.read(self._name, start, block_end))
-        return self._block[start - self._block_at : end - self._block_at]
-
-    def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self[:])
-
-    def find(self, wanted: bytes) -> int:
-        """Where the first one is, -1 for nowhere; `wanted` is one byte."""
-        before = 0
-        for chunk in self._store.read(self._name, 0, self._size):
-            at = chunk.find(wanted)
-            if at >= 0:
-                return before + at
-            before += len(chunk)
-        return -1
 
 
 def _mapped(path: Path) -> mmap.mmap | None:

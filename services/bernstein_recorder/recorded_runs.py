@@ -49,7 +49,7 @@ class RecordedRuns:
         if recorded is None:
             if strict:
                 raise self._missing(run_id)
-            recorded = Recorded(CallIndex(build_index(b"", b"")), Summary())
+            recorded = Recorded(CallIndex(build_index((), b"")), Summary())
         if expected is not None:
             _refuse_changed(self._path(run_id), expected, recorded.summary)
         if strict:

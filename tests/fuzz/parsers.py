@@ -60,7 +60,7 @@ PARSERS: tuple[Callable[[bytes], object], ...] = (
     seal.parse_entry,
     public_key.parse_public_pem,
     lambda data: session_journal_verify.verify_steps([data]),
-    lambda data: llm_index.build_index(data, b""),
+    lambda data: llm_index.build_index([data], b""),
 )
 
 

@@ -1,6 +1,7 @@
 """Laws of replaying: what was recorded comes back, in order, once, and to its own lane."""
 
 from collections import defaultdict
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +43,7 @@ def recordings(draw):
 
 
 def replay_of(data: bytes, *, strict: bool = True) -> Replay:
-    index = open_index(build_index(data, b"state"), b"state")
+    index = open_index(build_index([data], b"state"), b"state")
     assert index is not None
     return Replay(index, lambda offset, length: data[offset : offset + length], strict=strict)
 
@@ -120,7 +121,7 @@ def test_identical_requests_side_by_side_never_swap_their_answers(recorded, aske
 @given(recordings(), st.binary(max_size=200))
 def test_no_bytes_crash_the_index(recording, garbage):
     data, held = recording
-    index = CallIndex(build_index(data + garbage, b""))
+    index = CallIndex(build_index([data, garbage], b""))
     assert index.record_count >= len(held) - 1
     assert open_index(garbage, b"") is None
 
@@ -128,7 +129,14 @@ def test_no_bytes_crash_the_index(recording, garbage):
 @given(recordings())
 def test_an_index_of_another_state_or_length_is_not_used(recording):
     data, _ = recording
-    index = build_index(data, b"size 10, changed at 3")
+    index = build_index([data], b"size 10, changed at 3")
     assert open_index(index, b"size 10, changed at 3") is not None
     assert open_index(index, b"size 10, changed at 4") is None
     assert open_index(index[:-1], b"size 10, changed at 3") is None
+
+
+@given(recordings(), st.lists(st.integers(0, 500), max_size=8))
+def test_it_does_not_matter_where_a_recording_is_cut_into_chunks(recording, cuts):
+    data, _ = recording
+    chunks = [data[start:end] for start, end in pairwise([0, *sorted(cuts), len(data) + 500])]
+    assert build_index(chunks, b"") == build_index([data], b"")

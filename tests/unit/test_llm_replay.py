@@ -13,7 +13,7 @@ POLL = CallRequest("m", "green?")
 
 def replay_of(*lines: bytes, strict: bool = True) -> Replay:
     data = b"".join(lines)
-    index = CallIndex(build_index(data, b""))
+    index = CallIndex(build_index([data], b""))
     return Replay(index, lambda offset, length: data[offset : offset + length], strict=strict)
 
 
@@ -123,7 +123,7 @@ def test_an_exact_integer_is_served_exactly():
 
 def test_a_recording_that_changed_under_the_replay_is_noticed():
     data = line("yes")
-    index = CallIndex(build_index(data, b""))
+    index = CallIndex(build_index([data], b""))
     torn = Replay(index, lambda offset, length: data[offset : offset + length // 2])
     with pytest.raises(RecordingChanged, match="line 1"):
         torn.look_up(POLL)
@@ -136,7 +136,7 @@ def test_a_recording_that_changed_under_the_replay_is_noticed():
 def test_forged_keys_that_all_begin_alike_are_refused():
     rows = [b'{"key": "%064x", "response": ""}\n' % at for at in range(1500)]
     with pytest.raises(RowMalformed, match="forged"):
-        build_index(b"".join(rows), b"")
+        build_index(rows, b"")
 
 
 def test_a_key_that_is_no_hash_is_counted_and_listed():

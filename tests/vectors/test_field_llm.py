@@ -25,7 +25,7 @@ FIELD = DATA / "field"
 
 
 def replay_of(data: bytes) -> Replay:
-    index = CallIndex(build_index(data, b""))
+    index = CallIndex(build_index([data], b""))
     return Replay(index, lambda offset, length: data[offset : offset + length])
 
 
@@ -171,7 +171,7 @@ class TestF04AnEmptyAnswerIsAnAnswer:
     def test_it_is_served_before_the_next_one(self, name):
         data = (FIELD / "F04" / name).read_bytes()
         row = json.loads(data.splitlines()[0])
-        check_has_calls(CallIndex(build_index(data, b"")), name)
+        check_has_calls(CallIndex(build_index([data], b"")), name)
         replay = replay_of(data)
         # The case gives no prompt: any of the recorded length stands in, under the recorded key.
         asked = _KeyedRequest(row["model"], "x" * row["prompt_len"])

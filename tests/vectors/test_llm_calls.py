@@ -74,7 +74,7 @@ def request(asked) -> CallRequest:
 def replay(case: str) -> Replay:
     path = FOLDER / case / "llm_calls.jsonl"
     data = path.read_bytes() if path.exists() else b""
-    index = CallIndex(build_index(data, b""))
+    index = CallIndex(build_index([data], b""))
     strict = read(case, "case.json")["strict"]
     return Replay(index, lambda offset, length: data[offset : offset + length], strict=strict)
 
@@ -162,7 +162,7 @@ def test_the_wired_client_records_and_replays_as_the_peers():
         for asked, response in zip(calls, expected["record_results"], strict=True)
     )
     assert (FOLDER / case / "expected.jsonl").read_bytes() == data
-    index = CallIndex(build_index(data, b""))
+    index = CallIndex(build_index([data], b""))
     asked = [*calls, calls[0], {"prompt": "unseen", "model": "m"}]
     played = Replay(index, lambda offset, length: data[offset : offset + length], strict=True)
     for each, wanted in zip(asked, expected["strict"]["results"], strict=True):
