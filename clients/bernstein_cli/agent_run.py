@@ -112,6 +112,7 @@ def _lane_document(account: LaneAccount) -> dict[str, Any]:
         "left": account.unused_count,
         "cut": account.cut,
         "refused": account.refused,
+        "unexpected_path": account.unexpected_path,
         "failures": list(account.failures),
         "notes": list(account.notes),
         "unused": [{"seq": e.seq, "key": e.key, "path": e.path} for e in account.unused],

@@ -59,6 +59,22 @@ def _codex(base: str) -> Settings:
     )
 
 
+def _google(base: str) -> Settings:
+    return Settings({"GOOGLE_GEMINI_BASE_URL": f"{base}/gemini", "GEMINI_API_KEY": DUMMY_KEY})
+
+
+def _gemini(base: str) -> Settings:
+    chosen: JsonValue = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": False},
+    }
+    return Settings(
+        {**_google(base).variables, "GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        (),
+        (f"put into ~/.gemini/settings.json: {spelled(chosen)}",),
+    )
+
+
 def _qwen(base: str) -> Settings:
     return Settings(
         _openai(base).variables, ("--auth-type", "openai"), ("set OPENAI_MODEL to your model",)
@@ -96,6 +112,8 @@ CLIENTS: Final[Mapping[str, Callable[[str], Settings]]] = {
     "anthropic": _anthropic,
     "claude": _claude,
     "codex": _codex,
+    "gemini": _gemini,
+    "google-genai": _google,
     "openai": _openai,
     "opencode": _opencode,
     "qwen": _qwen,
@@ -107,6 +125,7 @@ def settings_for_any(base: str) -> Mapping[str, str]:
     return {
         **_claude(base).variables,
         **_openai(base).variables,
+        **_gemini(base).variables,
         "OPENAI_API_BASE": f"{base}/openai/v1",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }

@@ -11,18 +11,24 @@ PROVIDERS: Final = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
 }
+# What agents reach through the proxy; plans ask the others only.
+AGENT_PROVIDERS: Final = {
+    **PROVIDERS,
+    "gemini": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"),
+}
 
 
 def named_providers(environ: Mapping[str, str] = os.environ) -> tuple[Provider, ...]:
-    """The providers that the environment names."""
-    return tuple(each for each in all_providers(environ) if each.base_url or each.api_key)
+    """The providers of plans that the environment names."""
+    found = (each for each in all_providers(environ) if each.name in PROVIDERS)
+    return tuple(each for each in found if each.base_url or each.api_key)
 
 
 def all_providers(environ: Mapping[str, str] = os.environ) -> tuple[Provider, ...]:
-    """All providers; one that is not named has neither address nor key."""
+    """All that agents reach; one that is not named has neither address nor key."""
     return tuple(
         Provider(name, environ.get(address, "").strip(), environ.get(key, "").strip())
-        for name, (address, key) in PROVIDERS.items()
+        for name, (address, key) in AGENT_PROVIDERS.items()
     )
 
 

@@ -44,6 +44,8 @@ class LaneAccount:
     recorded: int
     cut: int
     refused: int
+    # Of those, to paths that no known client calls.
+    unexpected_path: int
     # What keeps it from being clean, and what is only worth knowing.
     failures: tuple[str, ...]
     notes: tuple[str, ...]

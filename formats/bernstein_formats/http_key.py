@@ -5,6 +5,7 @@ the rules. Rules: docs/formats/llm-http.md, section 2.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -35,6 +36,12 @@ _SUFFIXES: Final = (
         Protocol.GEMINI_GENERATE,
     ),
 )
+# In whose shape a provider says an error where nothing else tells.
+_OF_PROVIDERS: Final = {
+    "anthropic": Protocol.ANTHROPIC_MESSAGES,
+    "gemini": Protocol.GEMINI_GENERATE,
+}
+_MODEL_IN_PATH: Final = re.compile(r"/models/([^/]+):[A-Za-z]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,13 @@ class HttpRequest:
             if self.path.endswith(endings):
                 return protocol
         return Protocol.OTHER
+
+    @property
+    def error_protocol(self) -> Protocol:
+        """In whose shape its client reads an error."""
+        provider = self.path.split("/", 2)[1]
+        protocol = self.protocol
+        return _OF_PROVIDERS.get(provider, protocol) if protocol is Protocol.OTHER else protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +124,15 @@ def _body(request: HttpRequest, fired: Fired) -> tuple[JsonValue, str]:
 
     What is no JSON object, or could be read in two ways, counts by its bytes.
     """
+    in_path = _MODEL_IN_PATH.search(request.path)
+    model: JsonValue = in_path[1] if in_path else ""
     parsed = _parsed(request.body)
     if parsed is None:
-        return {"bytes": hashlib.sha256(request.body).hexdigest()}, ""
+        return {"bytes": hashlib.sha256(request.body).hexdigest()}, str(model)
     apply: Callable[[dict[str, JsonValue], Fired], None] | None = RULES.get(request.protocol)
     if apply is not None:
         apply(parsed, fired)
-    model = parsed.get("model")
+    model = model or parsed.get("model")
     return {"json": parsed}, model if isinstance(model, str) else ""
 
 

@@ -8,8 +8,9 @@ section 4.
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue, parse_json
-from bernstein_formats.errors import InvalidInput, LimitExceeded
+from bernstein_formats.errors import InvalidInput
 from bernstein_formats.event_stream import EventParser, ServerEvent
+from bernstein_formats.http_encoding import Decoder, decoded
 from bernstein_formats.http_rules import Protocol, objects
 
 _LAST_EVENTS: Final = frozenset(
@@ -19,22 +20,29 @@ _DONE: Final = "[DONE]"
 
 
 class StreamEnd:
-    """Feed it the bytes of an event stream as they come."""
+    """Feed it the bytes of an event stream as they come; `encoding` is its content encoding."""
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: Protocol, encoding: str = "") -> None:
         self._protocol = protocol
-        self._parser: EventParser | None = EventParser()
+        self._parser = EventParser()
+        self._decoder: Decoder | None = None
         self.is_finished = False
         self.stop_reason = ""
+        # Why its end cannot be seen; empty: it can.
+        self.trouble = ""
+        try:
+            self._decoder = Decoder(encoding)
+        except InvalidInput as error:
+            self.trouble = error.message
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes."""
-        if self._parser is None:
+        if self._decoder is None:
             return
         try:
-            events = self._parser.feed(chunk)
-        except LimitExceeded:
-            self._parser = None  # no stream of a model; its end stays unseen
+            events = self._parser.feed(self._decoder.feed(chunk))
+        except InvalidInput as error:  # LimitExceeded: no stream of a model
+            self._decoder, self.trouble = None, error.message
             return
         for event in events:
             self._take(event)
@@ -54,6 +62,27 @@ class StreamEnd:
         ended = ended or bool(members.get("error"))
         gemini = self._protocol is Protocol.GEMINI_GENERATE and bool(reason)
         self.is_finished = self.is_finished or ended or gemini
+
+
+def whole_end(protocol: Protocol, body: bytes, encoding: str) -> tuple[bool | None, str]:
+    """Of an answer that is no event stream: whether it is finished, and why the model stopped.
+
+    None: it is no stream at all. Gemini streams a JSON array where nobody asked for events.
+    """
+    try:
+        text = decoded(encoding, body)
+    except InvalidInput:
+        return None, ""
+    is_array = protocol is Protocol.GEMINI_GENERATE and text.lstrip().startswith(b"[")
+    try:
+        data = parse_json(text)
+    except InvalidInput:
+        return (False if is_array else None), ""
+    if not is_array or not isinstance(data, list):
+        return None, stop_reason(data)
+    reasons = [reason for each in data if (reason := stop_reason(each))]
+    is_error = any(isinstance(each, dict) and each.get("error") for each in data)
+    return bool(reasons) or is_error, reasons[-1] if reasons else ""
 
 
 def stop_reason(data: JsonValue) -> str:

@@ -11,10 +11,12 @@ from bernstein_proxy.playback import play
 from bernstein_proxy.relay import relay
 from bernstein_proxy.requests import (
     BODY_BYTES_MAX,
+    UNEXPECTED_PATH,
     Asked,
     Refused,
     asked_of,
     error_response,
+    is_hello,
     refusal,
 )
 
@@ -38,8 +40,7 @@ class Agents:
         if lane is None:
             text = "LANE_CLOSED: no lane is open at this address; it ended with its agent"
             return error_response(404, Protocol.OTHER, text, "LANE_CLOSED")
-        if request.method == "HEAD":
-            # A client's look whether anybody is there; no model call.
+        if is_hello(request):
             return web.Response()
         task = asyncio.current_task()
         assert task is not None
@@ -48,7 +49,7 @@ class Agents:
             return await self._in_lane(request, lane)
         except Refused as refused:
             if str(refused):
-                lane.refuse(str(refused))
+                lane.refuse(str(refused), is_unexpected=refused.code == UNEXPECTED_PATH)
             return refused.response
         finally:
             lane.answering.discard(task)

@@ -49,6 +49,8 @@ class Lane:
     recorded: int = 0
     cut: int = 0
     refused: int = 0
+    # Of those, to paths that no known client calls.
+    unexpected_path: int = 0
     # What keeps the account from being clean, and what is only worth knowing.
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -66,9 +68,10 @@ class Lane:
         self.used_at = time.monotonic()
         return self.arrived
 
-    def refuse(self, text: str) -> None:
+    def refuse(self, text: str, *, is_unexpected: bool = False) -> None:
         """Count a request that is neither recorded nor looked up."""
         self.refused += 1
+        self.unexpected_path += is_unexpected
         self.note(text)
 
     def fail(self, text: str) -> None:
@@ -97,6 +100,7 @@ class Lane:
             "recorded": self.recorded,
             "cut": self.cut,
             "refused": self.refused,
+            "unexpected_path": self.unexpected_path,
             "failures": self.failures,
             "notes": self.notes,
             "served": 0,

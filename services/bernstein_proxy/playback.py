@@ -39,8 +39,7 @@ async def play(
         replay.missed()
         text = f"{error.reason}: {error.message}"
         lane.fail(text)
-        status = error_status(whole.protocol)
-        return error_response(status, whole.protocol, text, error.reason, key=found.key)
+        return _error(whole, text, error.reason, found.key)
     return await _send(request, taken, body)
 
 
@@ -73,7 +72,12 @@ async def _miss(
     text = miss_text(miss, found, whole.protocol, lane.wanted.lane, near)
     if miss.kind is not MissKind.LATCHED:
         lane.fail(text)
-    return error_response(error_status(whole.protocol), whole.protocol, text, CODE, key=found.key)
+    return _error(whole, text, CODE, found.key)
+
+
+def _error(whole: HttpRequest, text: str, code: str, key: str) -> web.Response:
+    protocol = whole.error_protocol
+    return error_response(error_status(protocol), protocol, text, code, key=key)
 
 
 def _compared(

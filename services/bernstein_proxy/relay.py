@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 from aiohttp import ClientError, ClientResponse, ClientSession, web
 
-from bernstein_formats.canonical import parse_json
-from bernstein_formats.errors import BernsteinError, InvalidInput, ProviderFailed
+from bernstein_formats.errors import BernsteinError, ProviderFailed
 from bernstein_formats.http_exchange import Answer, End, body_of, exchange_of, open_headers
 from bernstein_formats.http_key import HttpRequest, Pairs, keyed
-from bernstein_formats.sse_end import StreamEnd, stop_reason
+from bernstein_formats.http_rules import Protocol
+from bernstein_formats.sse_end import StreamEnd, whole_end
 from bernstein_proxy.lanes import Lane
 from bernstein_proxy.requests import Asked, read_request
 from bernstein_proxy.sending import Stream
@@ -33,8 +33,10 @@ class Got:
 
     clock: Callable[[], float]
     began: float
+    protocol: Protocol
     status: int = 0
     headers: Pairs = ()
+    encoding: str = ""
     pieces: list[bytes] = field(default_factory=list)
     chunks: list[tuple[int, float]] = field(default_factory=list)
     size: int = 0
@@ -48,8 +50,8 @@ class Got:
             self.stream.feed(piece)
 
     def answer(self, body: bytes, end: End) -> Answer:
-        stream = self.stream
-        if end is End.CLIENT_GONE and stream is not None and stream.is_finished:
+        is_finished, stop_reason = self._seen_end(body)
+        if end is End.CLIENT_GONE and is_finished:
             end = End.COMPLETE  # it had all, and did not wait for the connection to say so
         return Answer(
             status=self.status,
@@ -57,9 +59,14 @@ class Got:
             body=body_of(body),
             chunks=tuple(self.chunks),
             end=end,
-            is_finished=stream.is_finished if stream else None,
-            stop_reason=stream.stop_reason if stream else _stop_reason(body),
+            is_finished=is_finished,
+            stop_reason=stop_reason,
         )
+
+    def _seen_end(self, body: bytes) -> tuple[bool | None, str]:
+        if self.stream is not None:
+            return self.stream.is_finished, self.stream.stop_reason
+        return whole_end(self.protocol, body, self.encoding)
 
 
 async def relay(
@@ -69,11 +76,11 @@ async def relay(
     seq = lane.arrive()
     whole = await read_request(request, asked)
     loop = asyncio.get_running_loop()
-    got = Got(loop.time, loop.time())
+    got = Got(loop.time, loop.time(), whole.protocol)
     out = Stream(request)
     end = End.CLIENT_GONE
     try:
-        end = await _pass_on(out, _sending(whole, asked, lane, session), whole, got)
+        end = await _pass_on(out, _sending(whole, asked, lane, session), got)
     except ConnectionError:
         pass  # the agent left
     except ProviderFailed as error:
@@ -99,25 +106,26 @@ def _sending(whole: HttpRequest, asked: Asked, lane: Lane, session: ClientSessio
     )
 
 
-async def _pass_on(out: Stream, sending: Sending, whole: HttpRequest, got: Got) -> End:
+async def _pass_on(out: Stream, sending: Sending, got: Got) -> End:
     """Raises ConnectionError when the agent left, ProviderFailed when there is no answer."""
     try:
         response = await sending
     except (ClientError, TimeoutError, OSError) as error:
         raise ProviderFailed(f"the provider did not answer ({type(error).__name__})") from error
     async with response:
-        _begin(response, whole, got)
+        _begin(response, got)
         await out.start(got.status, got.headers)
         return await _pieces(out, response, got)
 
 
-def _begin(response: ClientResponse, whole: HttpRequest, got: Got) -> None:
+def _begin(response: ClientResponse, got: Got) -> None:
     got.status = response.status
     got.headers = tuple(
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
     )
+    got.encoding = response.headers.get("Content-Encoding", "")
     if response.content_type == "text/event-stream":
-        got.stream = StreamEnd(whole.protocol)
+        got.stream = StreamEnd(got.protocol, got.encoding)
 
 
 async def _pieces(out: Stream, response: ClientResponse, got: Got) -> End:
@@ -147,13 +155,8 @@ async def _store(lane: Lane, seq: int, whole: HttpRequest, got: Got, end: End) -
         log.warning("not_recorded", reason=error.reason, error=error.message)
         lane.fail(f"request {seq} is not recorded: {error.message} [{error.reason}]")
         return False
+    if got.stream is not None and got.stream.trouble:
+        lane.note(f"request {seq}: the end of its answer was not seen: {got.stream.trouble}")
     lane.recorded += 1
     lane.cut += not answer.is_whole
     return True
-
-
-def _stop_reason(body: bytes) -> str:
-    try:
-        return stop_reason(parse_json(body))
-    except InvalidInput:
-        return ""

@@ -15,16 +15,18 @@ from bernstein_formats.http_rules import Protocol
 from bernstein_proxy.upstream import BASE_URLS
 
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+UNEXPECTED_PATH: Final = "UNEXPECTED_PATH"
 # Asked beside model calls; recorded and replayed like them.
-_OTHER_ENDS: Final = ("/models", "/embeddings")
+_OTHER_ENDS: Final = ("/models", "/embeddings", ":embedContent", ":batchEmbedContents")
 _JSON: Final = "application/json"
 
 
 class Refused(Exception):
     """A request that is neither recorded nor looked up; `response` says why to its client."""
 
-    def __init__(self, text: str, response: web.Response) -> None:
+    def __init__(self, text: str, code: str, response: web.Response) -> None:
         super().__init__(text)
+        self.code = code
         self.response = response
 
 
@@ -35,6 +37,7 @@ class Asked:
     provider: str
     rest: str
     query: str
+    # What is spoken there, as far as errors go.
     protocol: Protocol
 
 
@@ -42,23 +45,31 @@ def asked_of(request: web.Request) -> Asked:
     """The request's place. Raises Refused for a path that no known client calls."""
     raw = request.rel_url.raw_path.split("/", 4)
     provider, rest = raw[3], raw[4] if len(raw) > 4 else ""
-    protocol = HttpRequest(request.method, f"/{rest}", (), (), b"").protocol
+    place = HttpRequest(request.method, f"/{provider}/{rest}", (), (), b"")
+    protocol = place.error_protocol
     found = Asked(provider, rest, request.rel_url.raw_query_string, protocol)
     if request.headers.get("Upgrade", "").lower() == "websocket":
         text = "UPGRADE_REQUIRED: WebSocket is not recorded; use HTTP POST"
         # Clients fall back to HTTP at 426, and at nothing else (measured).
-        raise Refused("", error_response(426, protocol, text, "UPGRADE_REQUIRED"))
-    if provider not in BASE_URLS or protocol is Protocol.GEMINI_GENERATE or not _is_known(found):
-        text = f"UNEXPECTED_PATH: {request.method} /{provider}/{rest} is no model call known here"
-        raise Refused(text, error_response(404, protocol, text, "UNEXPECTED_PATH"))
+        response = error_response(426, protocol, text, "UPGRADE_REQUIRED")
+        raise Refused("", "UPGRADE_REQUIRED", response)
+    if provider not in BASE_URLS or request.method == "HEAD" or not _is_known(place):
+        text = f"{UNEXPECTED_PATH}: {request.method} {place.path[:200]} is no model call known here"
+        raise Refused(text, UNEXPECTED_PATH, error_response(404, protocol, text, UNEXPECTED_PATH))
     return found
 
 
-def _is_known(asked: Asked) -> bool:
-    path = f"/{asked.rest}"
+def is_hello(request: web.Request) -> bool:
+    """Whether a client only looks if anybody is there; no model call."""
+    return request.method == "HEAD" and request.rel_url.raw_path.endswith("/api/hello")
+
+
+def _is_known(place: HttpRequest) -> bool:
+    path = place.path
     if ".." in path or "//" in path or "\\" in path:
         return False
-    return asked.protocol is not Protocol.OTHER or path.endswith(_OTHER_ENDS) or "/models/" in path
+    is_call = place.protocol is not Protocol.OTHER
+    return is_call or path.endswith(_OTHER_ENDS) or "/models/" in path
 
 
 async def read_request(request: web.Request, asked: Asked) -> HttpRequest:
@@ -68,7 +79,7 @@ async def read_request(request: web.Request, asked: Asked) -> HttpRequest:
     except web.HTTPRequestEntityTooLarge:
         text = f"LIMIT_EXCEEDED: a request of more than {BODY_BYTES_MAX} bytes is not taken"
         response = error_response(413, asked.protocol, text, "LIMIT_EXCEEDED")
-        raise Refused(text, response) from None
+        raise Refused(text, "LIMIT_EXCEEDED", response) from None
     return HttpRequest(
         method=request.method,
         path=f"/{asked.provider}/{asked.rest}",
@@ -88,7 +99,8 @@ def sent_headers(request: web.Request) -> Pairs:
 
 def refusal(asked: Asked, text: str, code: str) -> Refused:
     """A request that clients shall not repeat."""
-    return Refused(text, error_response(error_status(asked.protocol), asked.protocol, text, code))
+    status = error_status(asked.protocol)
+    return Refused(text, code, error_response(status, asked.protocol, text, code))
 
 
 def error_response(

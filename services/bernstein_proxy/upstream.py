@@ -8,15 +8,21 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 from yarl import URL
 
 from bernstein_formats.errors import InvalidInput
+from bernstein_formats.http_key import SECRET_QUERY
 
 BASE_URLS: Final = {
     "anthropic": "https://api.anthropic.com",
     "openai": "https://api.openai.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com",
 }
+# Gemini's version, which some of its clients leave out.
+_GEMINI_VERSION: Final = "v1beta"
+_KEY_HEADERS: Final = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 # What the agent must not choose, and what concerns its own connection only.
 _LEFT_OUT: Final = frozenset(
     {
@@ -41,7 +47,10 @@ class Upstream:
         """The address of a request; `rest` and `query` are as the agent wrote them."""
         if self.name == "openai":  # its address has the version already
             rest = rest.removeprefix("v1/")
+        if self.name == "gemini" and rest.partition("/")[0] == "models":
+            rest = f"{_GEMINI_VERSION}/{rest}"
         address = f"{self.base_url.rstrip('/')}/{rest}"
+        query = "&".join(pair for pair in query.split("&") if not _is_secret(pair))
         return URL(f"{address}?{query}" if query else address, encoded=True)
 
     def headers(self, sent: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -49,18 +58,23 @@ class Upstream:
         headers = [(name, value) for name, value in sent if name.lower() not in _LEFT_OUT]
         # What is stored shall be readable, and fit every client.
         headers.append(("Accept-Encoding", "identity"))
-        if self.api_key and self.name == "anthropic":
-            headers.append(("x-api-key", self.api_key))
+        if self.api_key and self.name in _KEY_HEADERS:
+            headers.append((_KEY_HEADERS[self.name], self.api_key))
         elif self.api_key:
             headers.append(("Authorization", f"Bearer {self.api_key}"))
         return headers
+
+
+def _is_secret(pair: str) -> bool:
+    """Whether a member of the query is the agent's key, a dummy."""
+    return unquote(pair.partition("=")[0]).lower() in SECRET_QUERY
 
 
 def upstream(name: str, base_url: str, api_key: str) -> Upstream:
     """A provider as configured; without an address its public one. Raises InvalidInput."""
     if name not in BASE_URLS:
         raise InvalidInput(
-            f"provider {name!r}: the proxy speaks to {' and '.join(sorted(BASE_URLS))}", name=name
+            f"provider {name!r}: the proxy speaks to {', '.join(sorted(BASE_URLS))}", name=name
         )
     found = Upstream(name, base_url or BASE_URLS[name], api_key)
     try:

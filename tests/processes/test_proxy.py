@@ -516,7 +516,7 @@ def test_a_path_that_is_no_model_call_is_refused_by_name(
 ) -> None:
     paths = (
         *("/openai/v1/files", "/other/v1/responses", "/openai/../v1/responses"),
-        "/gemini/v1beta/models/g:generateContent",
+        "/gemini/v1beta/files/g",
     )
     with lane(services, provider) as held:
         refused = [held.post(path, {})[0] for path in paths]

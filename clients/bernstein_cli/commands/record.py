@@ -46,10 +46,10 @@ def record(
 ) -> int:
     """Run an agent with its model calls recorded, or with --replay answered from a run.
 
-    The command finds the proxy in ANTHROPIC_BASE_URL and OPENAI_BASE_URL; its keys are dummies,
-    the real ones are taken from this environment. The exit code is the proxy's account, not the
-    command's: 0 clean, 1 something was not recorded, 10 miss, 11 incomplete. With --json the
-    command's output goes to stderr.
+    The command finds the proxy in ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL;
+    its keys are dummies, the real ones are taken from this environment. The exit code is the
+    proxy's account, not the command's: 0 clean, 1 something was not recorded, 10 miss, 11
+    incomplete. With --json the command's output goes to stderr.
     """
     require_folder(sdd_dir)
     providers = () if replay_run_id else all_providers()

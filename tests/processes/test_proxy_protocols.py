@@ -1,0 +1,278 @@
+"""What providers and clients do at the edges: Gemini, compressed answers, other endpoints."""
+
+import gzip
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import brotli
+import pytest
+
+from bernstein_client.connection import Services
+from bernstein_client.proxy import LaneAccount, LaneWanted, ProxyClient
+from bernstein_client.recorder import Provider
+from bernstein_formats.http_exchange import Exchange
+from bernstein_formats.zstandard import zstd
+
+pytestmark = pytest.mark.processes
+SECRET = "AIza-real-key-of-the-user"  # noqa: S105 - opens nothing
+
+
+@dataclass
+class Scripted:
+    """A provider that answers everything with `body`, and remembers what it was asked."""
+
+    url: str = ""
+    body: bytes = b"{}"
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    scripted: Scripted
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.scripted.asked.append((self.command, self.path, headers))
+        self.send_response(200)
+        for name, value in self.scripted.headers.items():
+            self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for at in range(0, len(self.scripted.body), 7):
+            piece = self.scripted.body[at : at + 7]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        self.wfile.write(b"0\r\n\r\n")
+
+
+@pytest.fixture
+def provider() -> Iterator[Scripted]:
+    scripted = Scripted()
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (_Handler,), {"scripted": scripted})
+    )
+    scripted.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield scripted
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class Held:
+    """A lane that is open; `account` and `exchanges` are there once it is closed."""
+
+    def __init__(self, run_id: str, base: str) -> None:
+        self.run_id = run_id
+        self.base = base
+        self.account: LaneAccount
+        self.exchanges: list[Exchange] = []
+
+    def ask(
+        self, path: str, body: Any = None, *, method: str = "POST", **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        netloc, prefix = urlsplit(self.base).netloc, urlsplit(self.base).path
+        with closing(http.client.HTTPConnection(netloc, timeout=10)) as connection:
+            data = json.dumps(body).encode() if body is not None else None
+            connection.request(method, prefix + path, data, headers)
+            with connection.getresponse() as answer:
+                named = {name.lower(): value for name, value in answer.getheaders()}
+                return answer.status, named, answer.read()
+
+
+@contextmanager
+def lane(
+    services: Services, provider: Scripted | None = None, *, replay: str = ""
+) -> Iterator[Held]:
+    run_id = services.journal.create_run()
+    services.journal.append(run_id, "agent_started", {})
+    names = ("openai", "anthropic", "gemini") if provider else ()
+    providers = tuple(Provider(name, provider.url, SECRET) for name in names if provider)
+    with ProxyClient(services.supervisor) as proxy:
+        held = Held(run_id, proxy.open_lane(LaneWanted(run_id, "agent", replay, 0, providers)))
+        yield held
+        held.account = proxy.close_lane()
+    if provider is not None and held.account.recorded:
+        held.exchanges, _ = services.exchanges.read(run_id)
+
+
+ASK = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+ANSWER = {"candidates": [{"content": {"parts": [{"text": "über"}]}, "finishReason": "STOP"}]}
+STREAM = f"data: {json.dumps(ANSWER, ensure_ascii=False)}\r\n\r\n".encode()
+EVENTS = {"Content-Type": "text/event-stream"}
+GENERATE = "/gemini/v1beta/models/g-1:generateContent"
+EVENT_STREAM = "/gemini/v1beta/models/g-1:streamGenerateContent?alt=sse"
+ARRAY_STREAM = "/gemini/v1beta/models/g-1:streamGenerateContent"
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "end"),
+    [
+        (GENERATE, json.dumps(ANSWER).encode(), (None, "STOP")),
+        (EVENT_STREAM, STREAM, (True, "STOP")),
+        (EVENT_STREAM, STREAM.replace(b"finishReason", b"other"), (False, "")),
+        (ARRAY_STREAM, json.dumps([{"candidates": []}, ANSWER]).encode(), (True, "STOP")),
+        (ARRAY_STREAM, json.dumps([ANSWER]).encode()[:-1], (False, "")),
+        (ARRAY_STREAM, b"[" + json.dumps(ANSWER).encode() + b"]\r\n", (True, "STOP")),
+    ],
+    ids=["whole", "events", "events-without-end", "array", "array-cut", "array-crlf"],
+)
+def test_gemini_answers_are_recorded_and_replayed_byte_for_byte(
+    services: Services,
+    provider: Scripted,
+    path: str,
+    sent: bytes,
+    end: tuple[bool | None, str],
+) -> None:
+    provider.body = sent
+    if path == EVENT_STREAM:
+        provider.headers = EVENTS
+    with lane(services, provider) as recording:
+        recorded = recording.ask(path, ASK)
+    with lane(services, replay=recording.run_id) as replaying:
+        replayed = replaying.ask(path, ASK)
+        missed = replaying.ask(path, {"contents": []})
+
+    (exchange,) = recording.exchanges
+    assert recorded[2] == replayed[2] == sent
+    assert (exchange.answer.is_finished, exchange.answer.stop_reason) == end
+    assert (exchange.model, exchange.protocol) == ("g-1", "gemini.generate")
+    assert (replaying.account.served, replaying.account.misses) == (1, 1)
+    error = json.loads(missed[2])["error"]
+    assert (missed[0], error["status"], error["code"]) == (400, "FAILED_PRECONDITION", 400)
+    assert "model g-1" in error["message"]
+
+
+def test_the_agents_gemini_key_goes_and_the_real_one_comes(
+    services: Services, provider: Scripted
+) -> None:
+    paths = (f"{GENERATE}?key=dummy&x=%2F1", "/gemini/models/g-1:countTokens", "/gemini/models")
+    with lane(services, provider) as recording:
+        for path in paths:
+            recording.ask(path, ASK, **{"x-goog-api-key": "dummy"})
+    with lane(services, replay=recording.run_id) as replaying:
+        for path in paths:
+            replaying.ask(path.replace("key=dummy", "key=another"), ASK)
+
+    assert [path for _, path, _ in provider.asked] == [
+        "/v1beta/models/g-1:generateContent?x=%2F1",
+        "/v1beta/models/g-1:countTokens",
+        "/v1beta/models",
+    ]
+    assert {headers["x-goog-api-key"] for _, _, headers in provider.asked} == {SECRET}
+    assert "dummy" not in str([each.line() for each in recording.exchanges])
+    assert (replaying.account.served, replaying.account.misses) == (3, 0)
+
+
+OTHERS = [
+    ("POST", "/openai/v1/embeddings", 400),
+    ("GET", "/openai/v1/models", 400),
+    ("GET", "/openai/v1/models/m-1", 400),
+    ("GET", "/anthropic/v1/models?limit=2", 424),
+    ("POST", "/anthropic/v1/messages/count_tokens?beta=true", 424),
+    ("GET", "/gemini/v1beta/models", 400),
+    ("POST", "/gemini/v1beta/models/e-1:embedContent", 400),
+    ("POST", "/gemini/models/e-1:batchEmbedContents", 400),
+    ("POST", "/gemini/v1/models/g-1:countTokens", 400),
+]
+
+
+def test_embeddings_lists_and_token_counts_are_recorded_like_model_calls(
+    services: Services, provider: Scripted
+) -> None:
+    with lane(services, provider) as recording:
+        for method, path, _ in OTHERS:
+            recording.ask(path, {"input": path} if method == "POST" else None, method=method)
+    with lane(services, replay=recording.run_id) as replaying:
+        answers = [
+            replaying.ask(path, {"input": path} if method == "POST" else None, method=method)
+            for method, path, _ in OTHERS
+        ]
+
+    assert [answer[2] for answer in answers] == [b"{}"] * len(OTHERS)
+    assert (replaying.account.served, replaying.account.misses) == (len(OTHERS), 0)
+    assert len(provider.asked) == len(OTHERS)
+
+
+def test_every_endpoint_misses_in_its_providers_own_words(
+    services: Services, provider: Scripted
+) -> None:
+    with lane(services, provider) as recording:
+        recording.ask("/openai/v1/models", method="GET")
+    with lane(services, replay=recording.run_id) as replaying:
+        missed = [replaying.ask(path, {"n": 1}) for _, path, _ in OTHERS]
+
+    assert [status for status, _, _ in missed] == [status for _, _, status in OTHERS]
+    assert {headers["x-should-retry"] for _, headers, _ in missed} == {"false"}
+    for (_, path, _), (_, _, body) in zip(OTHERS, missed, strict=True):
+        error = json.loads(body)
+        assert error["error"]["message"].startswith("REPLAY_MISS: ")
+        assert ("type" in error) is path.startswith("/anthropic")
+        assert ("status" in error["error"]) is path.startswith("/gemini")
+
+
+PACKED = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstd.compress}
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+def test_a_provider_that_compresses_although_it_was_asked_not_to_is_kept_as_it_is(
+    services: Services, provider: Scripted, encoding: str
+) -> None:
+    provider.body = PACKED[encoding](STREAM)
+    provider.headers = EVENTS | {"Content-Encoding": encoding}
+    with lane(services, provider) as recording:
+        recorded = recording.ask(EVENT_STREAM, ASK)
+    with lane(services, replay=recording.run_id) as replaying:
+        replayed = replaying.ask(EVENT_STREAM, ASK)
+
+    (_, _, asked) = provider.asked[0]
+    (exchange,) = recording.exchanges
+    assert asked["accept-encoding"] == "identity"
+    assert recorded[2] == replayed[2] == provider.body
+    assert replayed[1]["content-encoding"] == encoding
+    assert (exchange.answer.is_finished, exchange.answer.stop_reason) == (True, "STOP")
+
+
+def test_an_encoding_that_is_not_known_is_named_and_never_counts_as_whole(
+    services: Services, provider: Scripted
+) -> None:
+    provider.body, provider.headers = STREAM, EVENTS | {"Content-Encoding": "dcz"}
+    with lane(services, provider) as recording:
+        recording.ask(EVENT_STREAM, ASK)
+
+    assert recording.account.cut == 1
+    assert "content encoding 'dcz'" in recording.account.notes[0]
+
+
+def test_a_look_whether_anybody_is_there_is_no_call_and_other_paths_are_counted(
+    services: Services, provider: Scripted
+) -> None:
+    with lane(services, provider) as recording:
+        hello = recording.ask("/anthropic/api/hello", method="HEAD")
+        other = recording.ask("/anthropic/v1/messages", method="HEAD")
+        files = recording.ask("/anthropic/v1/files", {})
+        recording.ask("/openai/v1/models", method="GET")
+    with lane(services, replay=recording.run_id) as replaying:
+        again = replaying.ask("/anthropic/api/hello", method="HEAD")
+        upgrade = replaying.ask("/openai/v1/responses", {}, Upgrade="websocket")
+
+    assert (hello[0], again[0], other[0], files[0], upgrade[0]) == (200, 200, 404, 404, 426)
+    assert json.loads(files[2])["error"]["message"].startswith("UNEXPECTED_PATH: ")
+    assert json.loads(files[2])["type"] == "error"
+    assert (recording.account.unexpected_path, replaying.account.unexpected_path) == (2, 0)
+    assert (recording.account.recorded, replaying.account.misses) == (1, 0)
