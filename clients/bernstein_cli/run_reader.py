@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bernstein_cli.local_run import LocalRuns, OneFile
-from bernstein_client.connection import Services
 from bernstein_client.values import Progress, Rederived, RunDifference, RunInfo, Verification
 from bernstein_formats.canonical import JsonValue
+
+if TYPE_CHECKING:
+    from bernstein_client.connection import Services
 
 
 class RunReader(Protocol):
@@ -32,7 +34,7 @@ class RunReader(Protocol):
 class ServiceRuns:
     """Runs as the services know them."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: "Services") -> None:
         self._services = services
 
     def list_runs(self) -> Iterator[RunInfo]:
@@ -66,5 +68,7 @@ def open_runs(sdd_dir: Path, *, offline: bool, file: Path | None) -> Iterator[Ru
     elif offline or not sdd_dir.is_dir():
         yield LocalRuns(sdd_dir)
     else:
+        from bernstein_client.connection import Services  # noqa: PLC0415 - gRPC, only where needed
+
         with Services(sdd_dir) as services:
             yield ServiceRuns(services)

@@ -1,21 +1,26 @@
-"""The services of one project folder, found or started, each over one channel."""
+"""The services of one project folder, found or started, each over one channel.
+
+A client is imported when it is asked for: a command that needs one pays for one.
+"""
 
 import os
 import threading
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from bernstein_client.exchanges import ExchangesClient
-from bernstein_client.journal import JournalClient
-from bernstein_client.macs import MacsClient
-from bernstein_client.recorder import RecorderClient
-from bernstein_client.rederiver import RederiverClient
 from bernstein_client.service_channel import ServiceChannel
-from bernstein_client.steps import StepsClient
 from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from bernstein_client.exchanges import ExchangesClient
+    from bernstein_client.journal import JournalClient
+    from bernstein_client.macs import MacsClient
+    from bernstein_client.recorder import RecorderClient
+    from bernstein_client.rederiver import RederiverClient
+    from bernstein_client.steps import StepsClient
 
 
 class Services:
@@ -33,27 +38,39 @@ class Services:
         return self.supervisor.places
 
     @cached_property
-    def journal(self) -> JournalClient:
+    def journal(self) -> "JournalClient":
+        from bernstein_client.journal import JournalClient  # noqa: PLC0415 - see above
+
         return JournalClient(self._connect("journal"))
 
     @cached_property
-    def macs(self) -> MacsClient:
+    def macs(self) -> "MacsClient":
+        from bernstein_client.macs import MacsClient  # noqa: PLC0415 - see above
+
         return MacsClient(self._connect("journal"))
 
     @cached_property
-    def steps(self) -> StepsClient:
+    def steps(self) -> "StepsClient":
+        from bernstein_client.steps import StepsClient  # noqa: PLC0415 - see above
+
         return StepsClient(self._connect("journal"))
 
     @cached_property
-    def recorder(self) -> RecorderClient:
+    def recorder(self) -> "RecorderClient":
+        from bernstein_client.recorder import RecorderClient  # noqa: PLC0415 - see above
+
         return RecorderClient(self._connect("recorder"))
 
     @cached_property
-    def exchanges(self) -> ExchangesClient:
+    def exchanges(self) -> "ExchangesClient":
+        from bernstein_client.exchanges import ExchangesClient  # noqa: PLC0415 - see above
+
         return ExchangesClient(self._connect("recorder"))
 
     @cached_property
-    def rederiver(self) -> RederiverClient:
+    def rederiver(self) -> "RederiverClient":
+        from bernstein_client.rederiver import RederiverClient  # noqa: PLC0415 - see above
+
         return RederiverClient(self._connect("rederiver"))
 
     def close(self) -> None:

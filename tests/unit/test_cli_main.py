@@ -215,10 +215,11 @@ def test_a_command_that_was_given_a_key_is_hidden_before_it_does_anything(tmp_pa
 HEAVY = ("grpc", "google", "yaml", "structlog", "importlib.metadata", "rich", "asyncio")
 
 
-def test_verifying_a_receipt_loads_nothing_heavy():
+@pytest.mark.parametrize("command", ["verify_receipt", "replay"])
+def test_a_command_that_reads_files_loads_nothing_heavy(command):
     assert find_spec("grpc") is not None
     check = (
-        "import sys; import bernstein_cli.main, bernstein_cli.commands.verify_receipt;"
+        f"import sys; import bernstein_cli.main, bernstein_cli.commands.{command};"
         f" print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = run([sys.executable, "-c", check], capture_output=True, text=True, check=True)

@@ -11,7 +11,6 @@ from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.local_run import name_of
 from bernstein_cli.peer import knows_peer
 from bernstein_cli.replay_answers import DEFAULT_SDD_DIR, Asked
-from bernstein_cli.replay_repair import repair
 from bernstein_cli.run_reader import open_runs
 from bernstein_cli.step_options import Common, StepOptions, step_options, step_verb
 from bernstein_formats.errors import RunNotFound
@@ -86,6 +85,8 @@ def replay(
         common = Common(Path(sdd_dir), as_json, limit, offline)
         return answer(ctx, verb, words, options, common)
     if words[:1] == (REPAIR,):
+        from bernstein_cli.replay_repair import repair  # noqa: PLC0415 - gRPC, only where needed
+
         return repair(words[1:], Path(sdd_dir), recover=recover, as_json=as_json)
     _check_words(ctx, words)
     with open_runs(Path(sdd_dir), offline=offline, file=file) as runs:
