@@ -16,6 +16,7 @@ SIGNATURE_ALGORITHM: Final = "EdDSA"
 
 RECEIPT_FILE: Final = "run-receipt.json"
 COSE_FILE: Final = "run-receipt.cose"
+COSE_SUFFIX: Final = ".cose"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,6 +107,11 @@ class ReceiptSignature:
     key_id: str
     key: PublicKey
     signature: bytes
+
+
+def cose_name(receipt_name: str) -> str:
+    """What a receipt's own COSE file is called: run-receipt.json's is run-receipt.cose."""
+    return receipt_name.removesuffix(".json") + COSE_SUFFIX
 
 
 def subject_name(run_id: str) -> str:

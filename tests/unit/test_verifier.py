@@ -1,6 +1,7 @@
 """The verifier's files and answers: folders, siblings, pinned runs, journals, archives."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from bernstein_verify.receipts import receipts_in, worst_exit_code
 
 DATA = Path(__file__).parents[1] / "vectors" / "data"
 GOOD = DATA / "receipts" / "b02-journal-and-spine" / "expected"
+OF_ANOTHER = DATA / "receipts" / "b01-minimal" / "expected" / "run-receipt.cose"
 RUN_ID = "run-2026-03-01-a"
 JOURNAL = DATA / "event-journal" / "157-cli" / "sdd" / "runs" / "ok" / "journal.jsonl"
 
@@ -62,12 +64,37 @@ def test_garbage_beside_a_receipt_is_a_finding(verifier, good, name):
 
 
 def test_the_cose_file_of_another_receipt_fails_only_where_it_must_be_its_own(verifier, good):
-    of_another = DATA / "receipts" / "b01-minimal" / "expected" / "run-receipt.cose"
-    shutil.copy(of_another, good.with_name("run-receipt.cose"))
+    shutil.copy(OF_ANOTHER, good.with_name("run-receipt.cose"))
     assert verifier("receipt", good)[0] == 2
     done = verifier("receipt", good.rename(good.with_name("another.json")), "--json")
     assert (done[0], answer(done)["cose_verified"]) == (0, False)
     assert "another receipt" in answer(done)["warnings"][0]
+
+
+def test_a_receipt_of_another_name_has_a_cose_file_of_that_name(verifier, good):
+    receipt = good.rename(good.with_name("another.json"))
+    shutil.copy(OF_ANOTHER, good.with_name("another.cose"))
+    assert verifier("receipt", receipt)[0] == 2
+    shutil.copy(GOOD / "run-receipt.cose", good.with_name("another.cose"))
+    shutil.copy(OF_ANOTHER, good.with_name("run-receipt.cose"))
+    done = verifier("receipt", receipt, "--json")
+    assert (done[0], answer(done)["cose_verified"], answer(done)["warnings"]) == (0, True, [])
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda at: at.symlink_to("nowhere")])
+def test_a_cose_file_that_cannot_be_read_fails_and_hides_nothing(verifier, good, make):
+    cose = good.with_name("run-receipt.cose")
+    cose.unlink()
+    make(cose)
+    done = verifier("receipt", good, "--json")
+    found = answer(done)
+    assert (done[0], found["status"], found["tier"]) == (1, "malformed", None)
+    assert (found["run_id"], found["journal_events"]) == (RUN_ID, 4)
+    assert "run-receipt.cose" in found["errors"][0]
+    good.write_bytes(good.read_bytes().replace(b"run_started", b"run_stopped", 1))
+    done = verifier("receipt", good, "--json")
+    assert (done[0], answer(done)["status"]) == (2, "tampered")
+    assert "run-receipt.cose" in answer(done)["warnings"][0]
 
 
 def test_the_run_of_a_receipt_can_be_demanded(verifier, good):
@@ -106,6 +133,14 @@ def test_a_folder_of_receipts_takes_every_json_file_for_one(good, tmp_path):
 def test_a_folder_without_receipts_is_malformed(verifier, tmp_path):
     done = verifier("receipt", tmp_path, "--json")
     assert (done[0], answer(done)["status"]) == (1, "malformed")
+
+
+@pytest.mark.parametrize("needs", ["--public-key", "--key-chain"])
+def test_a_key_chain_without_its_root_is_wrong_usage_for_a_folder(verifier, good, needs):
+    chain = DATA / "key-chain" / "k40-no-pin" / "input" / "key-chain.json"
+    done = verifier("receipt", good.parent, "--key-chain", chain, "--json")
+    assert (done[0], done[1]) == (2, "")
+    assert needs in done[2]
 
 
 def test_a_run_cannot_be_demanded_of_a_folder(verifier, tmp_path):

@@ -84,6 +84,7 @@ def usage_fault(
     expect_run: str | None = None,
     *,
     key_chain: str | None,
+    public_key: str | None = None,
     signed_at: str | None = None,
     chain_entries: int | None = None,
     chain_head: str | None = None,
@@ -96,6 +97,8 @@ def usage_fault(
         return "--chain-entries is a number of entries, from 0"
     if chain_head is not None and not _is_hash(chain_head):
         return "--chain-head is the SHA-256 of a chain's entry: 64 hexadecimal digits, lower case"
+    if key_chain is not None and public_key is None and os.path.isdir(path):  # noqa: PTH112
+        return "--key-chain needs --public-key, the key of its root"
     if expect_run is not None and os.path.isdir(path):  # noqa: PTH112 - as read_file
         return "--expect-run names one run, so it goes with one receipt"
     return ""

@@ -30,7 +30,7 @@ def answer(options: argparse.Namespace) -> int:
         name: getattr(options, name)
         for name in ("key_chain", "signed_at", "chain_entries", "chain_head")
     }
-    fault = usage_fault(path, options.expect_run, **chain_options)
+    fault = usage_fault(path, options.expect_run, public_key=options.public_key, **chain_options)
     if fault:
         options.parser.error(fault)
     try:

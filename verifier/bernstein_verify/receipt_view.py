@@ -115,7 +115,7 @@ def receipt_lines(verdict: ReceiptVerdict) -> Iterator[str]:
         yield f"key {verdict.key_id}"
     yield from chain_lines(verdict.chain)
     if verdict.cose_verified:
-        yield "run-receipt.cose holds as well"
+        yield "the COSE file beside it holds as well"
     for finding in verdict.findings:
         place = "" if finding.index is None else f" at {finding.index}"
         yield f"finding: {finding.reason.value}{place} ({finding.member})"

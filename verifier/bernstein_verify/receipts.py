@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from bernstein_formats.receipt_verdict import ReceiptVerdict
+from bernstein_formats.receipt_verdict import ReceiptStatus, ReceiptVerdict
 from bernstein_formats.receipt_verify import verify_receipt
-from bernstein_formats.run_receipt import COSE_FILE, RECEIPT_FILE
+from bernstein_formats.run_receipt import COSE_FILE, RECEIPT_FILE, cose_name
 from bernstein_verify.questions import Question, read_file, unreadable_text
 
 UNREADABLE_EXIT: Final = 1
@@ -26,24 +26,38 @@ class Checked:
 
 
 def check_receipt(path: str, question: Question) -> Checked:
-    """Verify one file. What lies beside it as run-receipt.cose is verified with it."""
+    """Verify one file, and with it its COSE file where there is one."""
+    cose, cose_error = None, ""
+    cose_path, is_shared = _cose_file(path)
     try:
         data = read_file(path)
-        cose = _sibling(path)
     except (OSError, ValueError) as error:
         return unreadable(path, unreadable_text(error))
+    try:
+        cose = read_file(cose_path) if cose_path else None
+    except OSError as error:
+        cose_error = unreadable_text(error)
     verdict = verify_receipt(
         data,
         question.pin,
         cose,
         chain=question.chain,
         expected_run_id=question.expected_run_id,
-        cose_may_be_of_another=os.path.basename(path) != RECEIPT_FILE,  # noqa: PTH119 - as read_file
+        cose_may_be_of_another=is_shared,
     )
+    if cose_error:
+        verdict = _without_cose(verdict, f"the COSE file cannot be read: {cose_error}")
     exit_code = verdict.exit_code(
         require_provenance=question.require_provenance, strict=question.strict
     )
     return Checked(path, exit_code, verdict)
+
+
+def _without_cose(verdict: ReceiptVerdict, error: str) -> ReceiptVerdict:
+    """What cannot be read is as good as malformed; all that is known of the receipt stays said."""
+    if verdict.ok:
+        return replace(verdict, status=ReceiptStatus.MALFORMED, tier=None, errors=(error,))
+    return replace(verdict, warnings=(*verdict.warnings, error))
 
 
 def unreadable(path: str, error: str) -> Checked:
@@ -77,8 +91,14 @@ def worst_exit_code(codes: Sequence[int]) -> int:
     return min(codes, key=SEVERITY.index)
 
 
-def _sibling(path: str) -> bytes | None:
-    try:
-        return read_file(os.path.join(os.path.dirname(path), COSE_FILE))  # noqa: PTH118, PTH120 - as read_file
-    except FileNotFoundError:
-        return None
+def _cose_file(path: str) -> tuple[str, bool]:
+    """A receipt's COSE file, if there is one, and whether it may be another receipt's.
+
+    It is called after the receipt; what the peer writes is always run-receipt.cose.
+    """
+    folder, name = os.path.split(path)
+    for beside, is_shared in ((cose_name(name), False), (COSE_FILE, name != RECEIPT_FILE)):
+        found = os.path.join(folder, beside)  # noqa: PTH118 - as read_file
+        if os.path.lexists(found):
+            return found, is_shared
+    return "", False

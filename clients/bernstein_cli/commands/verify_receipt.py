@@ -48,8 +48,8 @@ def verify_receipt(
     """Verify a run receipt with nothing but the file, and a pinned key if there is one.
 
     FILE may be a folder: then every run-receipt.json below it is verified, and its own *.json files
-    unless it is the folder of a run; the exit code is the worst one. A run-receipt.cose beside the
-    receipt is verified with it.
+    unless it is the folder of a run; the exit code is the worst one. The COSE file beside a
+    receipt (r.cose of r.json, else run-receipt.cose) is verified with it.
 
     Exit codes: 0 verified, 1 unreadable or malformed, 2 tampered, signed with another key than the
     pinned one or not of the expected run, 3 verified but no key was pinned and --require-provenance
@@ -59,6 +59,7 @@ def verify_receipt(
         path,
         expect_run,
         key_chain=key_chain,
+        public_key=public_key,
         signed_at=signed_at,
         chain_entries=chain_entries,
         chain_head=chain_head,

@@ -19,13 +19,14 @@ from bernstein_cli.completion import complete_runs
 from bernstein_cli.once_signer import once_signer
 from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.progress import Progress
-from bernstein_cli.receipt_output import COSE_NAME, Write, check_output, write_receipt
+from bernstein_cli.receipt_output import Write, check_output, write_receipt
 from bernstein_cli.secret_scan import refuse_secrets
 from bernstein_cli.signing_key import SigningKey, choose_key, require_resident_key
 from bernstein_client.connection import Services
 from bernstein_client.values import AuditRangeWanted, BuiltReceipt, OnceSigner
 from bernstein_formats import paths
 from bernstein_formats.errors import RunNotFound
+from bernstein_formats.run_receipt import COSE_FILE
 from bernstein_runtime.protection import hide
 
 
@@ -93,14 +94,14 @@ def verify_run(
     ):
         if not allow_secrets:
             refuse_secrets(run_id, services.journal.read_journal(run_id))
-        built = _build(services, run_id, signer, output, audit, unfinished=unfinished)
+        built, cose = _build(services, run_id, signer, output, audit, unfinished=unfinished)
     receipt = output or Path(built.receipt_path)
     for text in audit_remarks(built, all_runs=all_runs):
         remark(text)
     if as_json:
-        document(built_document(built, receipt))
+        document(built_document(built, receipt, cose))
     else:
-        for line in built_lines(built, receipt):
+        for line in built_lines(built, receipt, cose):
             say(line)
         remark(f"verify it with `bernstein verify receipt {shlex.quote(str(receipt))}`")
     return 0
@@ -137,13 +138,14 @@ def _build(
     audit: AuditRangeWanted | None,
     *,
     unfinished: bool,
-) -> BuiltReceipt:
+) -> tuple[BuiltReceipt, Path]:
     ask = partial(
         services.journal.build_receipt, run_id, signer, audit=audit, unfinished=unfinished
     )
     with Progress("building the receipt") as progress:
         if output is None:
-            return ask(progress=progress)
+            built = ask(progress=progress)
+            return built, Path(built.receipt_path).with_name(COSE_FILE)
 
         def build(write: Write) -> BuiltReceipt:
             return ask(write=write, progress=progress)
@@ -151,7 +153,7 @@ def _build(
         return write_receipt(output, build)
 
 
-def built_document(built: BuiltReceipt, receipt: Path) -> dict[str, Printed]:
+def built_document(built: BuiltReceipt, receipt: Path, cose: Path) -> dict[str, Printed]:
     """The JSON."""
     return {
         "run_id": built.run_id,
@@ -162,14 +164,14 @@ def built_document(built: BuiltReceipt, receipt: Path) -> dict[str, Printed]:
         "receipt_sha256": built.receipt_sha256_hex,
         "key_id": built.key_id,
         "receipt_path": str(receipt),
-        "cose_path": str(receipt.with_name(COSE_NAME)),
+        "cose_path": str(cose),
         "size_bytes": built.size_bytes,
         "audit_events": built.audit.event_count if built.audit else None,
         "audit_foreign_events": built.audit.foreign_event_count if built.audit else None,
     }
 
 
-def built_lines(built: BuiltReceipt, receipt: Path) -> Iterator[str]:
+def built_lines(built: BuiltReceipt, receipt: Path, cose: Path) -> Iterator[str]:
     """The lines for people."""
     yield f"receipt of run {built.run_id}"
     yield f"journal head  {built.journal_head}  ({built.row_count} rows)"
@@ -179,4 +181,4 @@ def built_lines(built: BuiltReceipt, receipt: Path) -> Iterator[str]:
     yield f"key           {built.key_id}"
     yield f"SHA-256       {built.receipt_sha256_hex}"
     yield f"written to    {receipt}"
-    yield f"and           {receipt.with_name(COSE_NAME)}"
+    yield f"and           {cose}"
