@@ -128,7 +128,7 @@ def _check_seal(kept: JournalVerification, seal: JournalSeal | None) -> None:
 
 
 def _refused(text: str) -> JournalError:
-    return JournalError(f"repair refused: {text}")
+    return JournalError(text)
 
 
 def _described(rows: int, damaged: list[bytes]) -> str:

@@ -11,7 +11,11 @@ from bernstein_formats.journal_repair import (
     plan_tail_repair,
     recovered_lines,
 )
-from bernstein_formats.journal_verify import JournalSeal
+from bernstein_formats.journal_verify import (
+    JournalSeal,
+    JournalVerification,
+    verify_journal,
+)
 from bernstein_journal.run_log import Appended
 from bernstein_store.store import Store
 
@@ -33,7 +37,11 @@ class Repairer:
         self._store = store
 
     def repair(self, run_id: str, seal: JournalSeal | None, *, recover: bool) -> Repaired:
-        """Put the journal in order. Raises JournalError where a row would be lost by it."""
+        """Put the journal in order.
+
+        Raises JournalError where a row would be lost by it, or where something is wrong that no
+        repair mends.
+        """
         name = paths.journal_path(run_id)
         acknowledged = self._acknowledged(name)
 
@@ -41,14 +49,15 @@ class Repairer:
             return self._store.read(name)
 
         plan = plan_recovery(read, seal) if recover else plan_tail_repair(read, seal)
-        if not plan.repaired:
-            return Repaired(plan)
         if plan.event_count < acknowledged:
             raise JournalError(
-                f"repair refused: {acknowledged} rows were acknowledged and {plan.event_count}"
-                " would be left; restore the file from a copy",
+                f"{acknowledged} rows were acknowledged and {plan.event_count} would be left;"
+                " restore the file from a copy",
                 run_id=run_id,
             )
+        if not plan.repaired:
+            _require_sound(run_id, verify_journal(read(), seal))
+            return Repaired(plan)
         return Repaired(plan, self._carry_out(name, plan))
 
     def _acknowledged(self, name: str) -> int:
@@ -80,3 +89,15 @@ class Repairer:
             number += 1
         self._store.put_parts(kept, self._store.read(name, start))
         return kept
+
+
+def _require_sound(run_id: str, found: JournalVerification) -> None:
+    """What no line shows to be damaged may be wrong all the same, and no repair mends that."""
+    if found.intact:
+        return
+    wrong = (*found.errors, *dict.fromkeys(str(each.reason) for each in found.findings))
+    raise JournalError(
+        f"no line is damaged, and the journal is not what was written: {'; '.join(wrong)};"
+        f" see `bernstein replay {run_id} --verify` and restore the file from a copy",
+        run_id=run_id,
+    )

@@ -128,3 +128,30 @@ def test_a_sealed_run_is_not_made_shorter_than_its_seal(store: FileStore) -> Non
         Repairer(store).repair(RUN, JournalSeal(head, 4), recover=False)
 
     assert Repairer(store).repair(RUN, JournalSeal(head, 3), recover=False).repair.repaired
+
+
+ROWS = INTACT.splitlines(keepends=True)
+WRONG = {
+    "a broken chain": (ROWS[0] + ROWS[2], None, "prev_hash"),
+    "a wrong copy": (INTACT.replace(b'"index": 1', b'"index": 7'), None, "index_wrong"),
+    "a sealed run that is empty": (b"", JournalSeal(verify_journal([INTACT]).head, 3), "seal"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("recover", [False, True])
+def test_what_no_repair_mends_is_said_to_be_wrong(
+    store: FileStore, what: str, recover: bool
+) -> None:
+    content, seal, word = WRONG[what]
+    journal(store).write_bytes(content)
+
+    with pytest.raises(JournalError, match=f"{word}.*--verify"):
+        Repairer(store).repair(RUN, seal, recover=recover)
+
+    assert journal(store).read_bytes() == content
+
+
+def test_a_run_without_rows_that_nobody_sealed_needs_no_repair(store: FileStore) -> None:
+    journal(store).write_bytes(b"")
+    assert not Repairer(store).repair(RUN, None, recover=False).repair.repaired
