@@ -27,10 +27,14 @@ _OPTIONS = (
         help="Embed a window of the audit log, verified first.",
     ),
     click.option(
-        "--audit-since", metavar="INSTANT", help="Where it begins, as 2026-03-01T10:00:00Z."
+        "--audit-since",
+        metavar="INSTANT",
+        help="Where it begins: 2026-03-01T10:00:00Z, or a day of UTC.",
     ),
     click.option(
-        "--audit-until", metavar="INSTANT", help="Where it ends; this instant is left out."
+        "--audit-until",
+        metavar="INSTANT",
+        help="Where it ends; this instant, or day, is left out.",
     ),
     click.option("--own-events", is_flag=True, help="Leave out events that do not name the run."),
     click.option("--all-runs", is_flag=True, help="Other runs' events are wanted: say nothing."),

@@ -7,16 +7,15 @@
 Rules: docs/formats/audit.md, section "The audit range of a receipt".
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, Self
 
 from bernstein_formats.audit_log import GENESIS, ORIGINAL_MEMBER, spelled_sorted
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import InvalidInput, LimitExceeded, RowMalformed
+from bernstein_formats.instants import parse_bound, parse_instant
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.mac import MacKeys, mac_hex
 from bernstein_formats.receipt_lines import write_exactly
@@ -26,45 +25,9 @@ EVENTS_MAX: Final = 50_000
 BYTES_MAX: Final = 64 * 1024 * 1024
 
 _COPIED: Final = ("actor", "event_type", "resource_id", "resource_type", "timestamp")
-_INSTANT: Final = re.compile(
-    r"(\d{4})(?:-(\d\d)(?:-(\d\d)"
-    r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?)?)?)?",
-    re.ASCII,
-)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # The copy's hmac, given the text that it covers.
 Mac = Callable[[bytes], str]
-
-
-def instant_nanoseconds(text: str) -> int:
-    """Nanoseconds since 1970 of `2026`, `2026-03-01`, `2026-03-01T10:00:00.5+02:00` and their like.
-
-    What is left out is the earliest there is; without an offset it is UTC. Else InvalidInput.
-    """
-    found = _INSTANT.fullmatch(text)
-    if found is None:
-        raise InvalidInput(f"{text!r} is no instant; write it as 2026-03-01T10:00:00Z")
-    year, month, day, hour, minute, second = (
-        int(part or default) for part, default in zip(found.groups()[:6], "011000", strict=True)
-    )
-    try:
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    except ValueError as error:
-        raise InvalidInput(f"{text!r} is no instant: {error}") from error
-    seconds = (moment - _EPOCH).days * 86_400 + (moment - _EPOCH).seconds
-    fraction = int((found[7] or "0").ljust(9, "0"))
-    return (seconds - _offset_seconds(found[8] or "Z", text)) * 1_000_000_000 + fraction
-
-
-def _offset_seconds(offset: str, text: str) -> int:
-    if offset == "Z":
-        return 0
-    hours, minutes = int(offset[1:3]), int(offset[4:6])
-    if hours > 23 or minutes > 59:
-        raise InvalidInput(f"{text!r} is no instant: an offset is at most 23:59")
-    seconds = hours * 3600 + minutes * 60
-    return -seconds if offset[0] == "-" else seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +36,14 @@ class AuditWindow:
 
     since: str
     until: str
-    since_nanoseconds: int
-    until_nanoseconds: int
+    since_microseconds: int
+    until_microseconds: int
 
     @classmethod
     def parse(cls, since: str, until: str) -> Self:
         """InvalidInput for a bound that is no instant, or for a window that holds none."""
-        window = cls(since, until, instant_nanoseconds(since), instant_nanoseconds(until))
-        if window.since_nanoseconds >= window.until_nanoseconds:
+        window = cls(since, until, parse_bound(since), parse_bound(until))
+        if window.since_microseconds >= window.until_microseconds:
             raise InvalidInput(
                 f"the audit window from {since!r} until {until!r} holds no instant; "
                 "the first bound must be the earlier one",
@@ -89,8 +52,7 @@ class AuditWindow:
         return window
 
     def holds(self, timestamp: str) -> bool:
-        instant = instant_nanoseconds(timestamp)
-        return self.since_nanoseconds <= instant < self.until_nanoseconds
+        return self.since_microseconds <= parse_instant(timestamp) < self.until_microseconds
 
 
 def named_run(row: Mapping[str, JsonValue]) -> str | None:

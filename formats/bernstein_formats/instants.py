@@ -1,7 +1,8 @@
 """Instants as evidence spells them: RFC 3339 with an offset, read by a grammar of our own.
 
 What a standard library takes for a time changes with its version; what decides whether a key could
-still be trusted must not. Source: RFC 3339, section 5.6; docs/formats/key-chain.md, section 4.1.
+still be trusted must not. Source: RFC 3339, section 5.6; docs/formats/key-chain.md, section 4.1. A
+bound of a window may also be a day, month or year of UTC (docs/formats/audit.md).
 """
 
 import re
@@ -16,6 +17,7 @@ _INSTANT: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?"
     r"(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
+_CALENDAR: Final = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 _FORM: Final = "write YYYY-MM-DDTHH:MM:SS[.ffffff] and then Z or +HH:MM"
 
 
@@ -38,6 +40,18 @@ def parse_instant(text: object) -> int:
         raise InvalidInput(f"{text!r} is no day of the calendar") from error
     minutes = days * 1440 + _minutes(text, hour, minute) - (-offset if sign == "-" else offset)
     return (minutes * 60 + second) * MICROSECONDS + int((fraction or "0").ljust(6, "0"))
+
+
+def parse_bound(text: str) -> int:
+    """The same of an instant, or of the first one of a day, month or year as UTC counts them.
+
+    A time of day without its offset could be anybody's, so it is no bound.
+    """
+    match = _CALENDAR.fullmatch(text)
+    if match is None:
+        return parse_instant(text)
+    year, month, day = match.groups(default="01")
+    return parse_instant(f"{year}-{month}-{day}T00:00:00Z")
 
 
 def _minutes(text: object, hour: int, minute: int) -> int:

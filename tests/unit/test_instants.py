@@ -3,7 +3,7 @@
 import pytest
 
 from bernstein_formats.errors import InvalidInput
-from bernstein_formats.instants import parse_instant
+from bernstein_formats.instants import parse_bound, parse_instant
 
 SECOND = 1_000_000
 
@@ -63,3 +63,27 @@ def test_an_instant_is_a_number_of_microseconds(text, microseconds):
 def test_anything_else_is_refused(text):
     with pytest.raises(InvalidInput):
         parse_instant(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("2026", "2026-01-01T00:00:00Z"),
+        ("2026-03", "2026-03-01T00:00:00Z"),
+        ("2026-03-02", "2026-03-02T00:00:00Z"),
+        ("2026-03-02T10:00:00.5+02:00", "2026-03-02T08:00:00.500000Z"),
+    ],
+)
+def test_a_bound_is_an_instant_or_the_first_one_of_a_day_month_or_year(text, first):
+    assert parse_bound(text) == parse_instant(first)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "26", "0000", "2026-3-1", "2026-13", "2026-02-30", "20260301", "2026-W13-2",
+     "2026-03-01Z", "2026-03-01T10:00:00", "2026-03-01T10:00Z", "2026-03-01 10:00:00Z",
+     "2026-03-01T10:00:00.1234567Z", "2026-03-01\n", "２０２６"],  # noqa: RUF001
+)  # fmt: skip
+def test_a_bound_with_two_meanings_or_none_is_refused(text):
+    with pytest.raises(InvalidInput):
+        parse_bound(text)
