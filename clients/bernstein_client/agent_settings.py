@@ -3,6 +3,7 @@
 The agents' own keys are dummies: the real one is added by the proxy. Rules: docs/agents.md.
 """
 
+import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Final
 from bernstein_formats.canonical import JsonValue, spelled
 
 DUMMY_KEY: Final = "recorded-by-bernstein"
+LOOPBACK: Final = "127.0.0.1"
 _CLAUDE: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     # Their ends come in an order that no replay repeats.
@@ -120,7 +122,7 @@ CLIENTS: Final[Mapping[str, Callable[[str], Settings]]] = {
 }
 
 
-def settings_for_any(base: str) -> Mapping[str, str]:
+def settings_for_any(base: str, environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
     """Variables for a command of unknown kind: all that do not contradict one another."""
     return {
         **_claude(base).variables,
@@ -128,4 +130,13 @@ def settings_for_any(base: str) -> Mapping[str, str]:
         **_gemini(base).variables,
         "OPENAI_API_BASE": f"{base}/openai/v1",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        **_past_proxies(environ),
+    }
+
+
+def _past_proxies(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """A lane is on this machine, where no proxy of the surroundings leads."""
+    return {
+        name: ",".join(filter(None, (environ.get(name, ""), LOOPBACK)))
+        for name in ("NO_PROXY", "no_proxy")
     }

@@ -1,0 +1,43 @@
+"""The services behind cassettes: one throwaway project a process, there from its first cassette on.
+
+Nothing of the user's is touched: its state and its keys lie in a temporary folder of their own.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import Final
+
+from bernstein_client.connection import Services
+
+_LOCK: Final = threading.Lock()
+# By process: a child that was forked has none of its own yet.
+_OPEN: Final[dict[int, Services]] = {}
+
+
+def cassette_services() -> Services:
+    """This process's; they end with it."""
+    with _LOCK:
+        if os.getpid() not in _OPEN:
+            _OPEN[os.getpid()] = _started(Path(tempfile.mkdtemp(prefix="bernstein-cassettes-")))
+        return _OPEN[os.getpid()]
+
+
+def _started(folder: Path) -> Services:
+    sdd_dir, state = folder / "project" / ".sdd", folder / "state"
+    for each in (sdd_dir, state):
+        each.mkdir(parents=True, mode=0o700)
+    services = Services(sdd_dir, {**os.environ, "XDG_STATE_HOME": str(state)})
+    atexit.register(_end, os.getpid(), folder)
+    return services
+
+
+def _end(process_id: int, folder: Path) -> None:
+    if process_id != os.getpid():
+        return  # a child: they are its parent's
+    with _OPEN.pop(process_id) as services:
+        services.supervisor.ask({"do": "stop"})
+    shutil.rmtree(folder, ignore_errors=True)
