@@ -4,20 +4,25 @@ Rules: docs/formats/determinism.md, section 2. A pure function of its typed argu
 when and in which session has no place in it.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import ROUND_HALF_UP, Decimal
+from dataclasses import dataclass, field, fields, replace
+from decimal import ROUND_HALF_UP, Context, Decimal
 from hashlib import sha256
 from math import isfinite
+from types import MappingProxyType
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue
-from bernstein_formats.errors import IdentityFieldError, InvalidInput, ReplayKeySchemeMismatchError
+from bernstein_formats.errors import InvalidInput, ReplayKeySchemeMismatchError
+from bernstein_formats.identity_fields import CALL_KINDS, refuse_identity
 from bernstein_formats.modes import RuntimeMode
 from bernstein_formats.strict_json import canonicalize
 
 SCHEME: Final = "v1"
 TEMPERATURE_STEP: Final = Decimal("0.05")
+# Digits for every double, and for a step of it.
+_EXACT: Final = Context(prec=800)
 
 # In the order in which a difference is told.
 COMPONENTS: Final = (
@@ -25,19 +30,16 @@ COMPONENTS: Final = (
     *("max_tokens", "parameters", "mode", "version"),
 )
 
-_IDENTITY_NAMES: Final = frozenset(
-    (
-        *("sessionid", "messageid", "userid", "turnid", "eventid", "recordid", "requestid"),
-        *("traceid", "runid", "timestamp", "createdat", "ts"),
-    )
-)
 _CALL_ID_NAMES: Final = frozenset({"tool_call_id", "tool_use_id"})
-_CALL_KINDS: Final = frozenset({"function", "tool_use"})
+_BUCKET: Final = re.compile(r"(0|[1-9][0-9]*)\.[0-9][05]")
 
 
 @dataclass(frozen=True, slots=True)
 class FingerprintInput:
-    """The key: everything that decides the answer. `None` and empty parts do not count."""
+    """The key: everything that decides the answer. `None` and empty parts do not count.
+
+    Raises InvalidInput for a field that is not of its type, which would make a key of its own.
+    """
 
     family: str
     model: str
@@ -53,6 +55,35 @@ class FingerprintInput:
     provider: str | None = None
     # The request's other fields: stop, system, top_p, ...
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, kinds in _FIELD_KINDS.items():
+            value = getattr(self, name)
+            if not any(type(value) is kind for kind in kinds):
+                wanted = " or ".join(each.__name__ for each in kinds)
+                raise InvalidInput(f"{name} must be {wanted}, exactly", field=name)
+        for name in ("messages", "tools"):
+            for each in getattr(self, name):
+                if not any(type(each) is kind for kind in _OBJECTS):
+                    raise InvalidInput(f"{name} must hold objects, as dict, only", field=name)
+        if self.temperature_bucket is not None and not _BUCKET.fullmatch(self.temperature_bucket):
+            raise InvalidInput(
+                "temperature_bucket is no bucket: make one with temperature_bucket(temperature)",
+                field="temperature_bucket",
+            )
+
+
+_OBJECTS: Final[tuple[type, ...]] = (dict, MappingProxyType)
+_TEXT_OR_NONE: Final[tuple[type, ...]] = (str, type(None))
+_INTEGER_OR_NONE: Final[tuple[type, ...]] = (int, type(None))
+_FIELD_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("family", "model", "call_class", "version"), (str,)),
+    **dict.fromkeys(("temperature_bucket", "provider"), _TEXT_OR_NONE),
+    **dict.fromkeys(("seed", "max_tokens"), _INTEGER_OR_NONE),
+    **dict.fromkeys(("messages", "tools"), (tuple,)),
+    "runtime_mode": (RuntimeMode,),
+    "parameters": _OBJECTS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +111,10 @@ class Fingerprint:
 
 def compute_fingerprint(key: FingerprintInput) -> Fingerprint:
     """Raises CanonicalizationError, and IdentityFieldError for a member that names somebody."""
-    canonicalize((key.messages, key.tools, key.parameters))  # what follows may walk them
-    _refuse_identity(key)
+    given = {each.name: getattr(key, each.name) for each in fields(key)}
+    canonicalize(given | {"runtime_mode": None})  # an enum member has no form
+    for name in ("parameters", "messages", "tools"):  # safe to walk, since the above took them
+        refuse_identity(given[name], f"/{name}")
     parts = {name: value for name, value in _parts(key).items() if value is not None}
     components = {name: sha256(canonicalize(value)).hexdigest() for name, value in parts.items()}
     return Fingerprint(components, composite_of(components))
@@ -130,15 +163,24 @@ def differing_components(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[st
 def temperature_bucket(value: float) -> str:
     """The nearest multiple of 0.05, half away from zero, with two decimals: 0.72 is `0.70`.
 
-    Raises InvalidInput for a negative temperature and for what is no number.
+    Raises InvalidInput for a negative temperature and for what is no number, or none that a
+    double holds.
     """
-    if type(value) not in (int, float) or not isfinite(value) or value < 0:
+    if type(value) not in (int, float) or not _is_finite(value) or value < 0:
         raise InvalidInput(
-            f"a temperature must be a number of 0 or more, not {str(value)[:40]}",
+            f"a temperature must be a finite number of 0 or more, not this {type(value).__name__}",
             field="temperature",
         )
-    steps = (Decimal(repr(value)) / TEMPERATURE_STEP).to_integral_value(ROUND_HALF_UP)
-    return f"{steps * TEMPERATURE_STEP:.2f}"
+    exact = _EXACT.create_decimal(repr(abs(value)))  # -0.0 is 0
+    steps = _EXACT.divide(exact, TEMPERATURE_STEP).to_integral_value(ROUND_HALF_UP)
+    return f"{_EXACT.multiply(steps, TEMPERATURE_STEP):.2f}"
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer beyond every double
+        return False
 
 
 def shown_facts(key: FingerprintInput) -> dict[str, JsonValue]:
@@ -159,31 +201,13 @@ def _parts(key: FingerprintInput) -> dict[str, JsonValue]:
         "seed": key.seed,
         "max_tokens": key.max_tokens,
         "parameters": dict(key.parameters) or None,
-        "mode": str(RuntimeMode(key.runtime_mode).value),
+        "mode": key.runtime_mode.value,
         "version": key.version,
     }
 
 
 def _listed(values: Sequence[Mapping[str, JsonValue]]) -> list[JsonValue]:
     return [dict(each) for each in values]
-
-
-def _refuse_identity(key: FingerprintInput) -> None:
-    places: list[tuple[str, Mapping[str, JsonValue]]] = [("/parameters", key.parameters)]
-    places += [(f"/messages/{at}", each) for at, each in enumerate(key.messages)]
-    places += [(f"/tools/{at}", each) for at, each in enumerate(key.tools)]
-    for path, members in places:
-        for name in members:
-            if _folded(name) in _IDENTITY_NAMES:
-                raise IdentityFieldError(
-                    f"{path}/{name} says who or when, not what is asked; it would make every"
-                    " fingerprint a new one: put it into the metadata",
-                    path=f"{path}/{name}",
-                )
-
-
-def _folded(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
 
 
 def _with_ordinals(messages: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
@@ -224,4 +248,4 @@ def _renamed(value: object, numbers: Mapping[str, str]) -> JsonValue:
 
 def _names_a_call(name: str, owner: Mapping[str, object]) -> bool:
     """Whether this member is the id of a tool call: where one is made, or where one is answered."""
-    return name in _CALL_ID_NAMES or (name == "id" and owner.get("type") in _CALL_KINDS)
+    return name in _CALL_ID_NAMES or (name == "id" and owner.get("type") in CALL_KINDS)

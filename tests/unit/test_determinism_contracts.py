@@ -4,14 +4,18 @@ import asyncio
 import datetime as dt
 import functools
 import hashlib
+import inspect
 import itertools
 import os
 import random
 import secrets
+import sys
 import threading
 import time
 import uuid
+from collections import UserDict
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -69,17 +73,86 @@ def test_nesting_beyond_128_levels_is_refused():
         canonicalize([value])
 
 
-def test_a_value_that_answers_questions_with_errors_is_refused_all_the_same():
+def answering_with_errors() -> object:
+    """A value that answers every question, also to its class, with an error."""
+
     class Hostile(type):
         def __getattribute__(cls, name):
+            raise RuntimeError
+
+        def __hash__(cls):
+            raise RuntimeError
+
+        def __eq__(cls, other):
+            raise RuntimeError
+
+        def __instancecheck__(cls, value):
             raise RuntimeError
 
     class Value(metaclass=Hostile):
         def __getattribute__(self, name):
             raise RuntimeError
 
-    with pytest.raises(errors.CanonicalizationError, match="a Value"):
-        canonicalize({"x": Value()})
+    return Value()
+
+
+class Endless(dict[str, int]):
+    def items(self):
+        return itertools.count()
+
+
+class Lying(UserDict[str, int]):
+    def items(self):
+        raise RuntimeError
+
+
+def itself_in_a_view():
+    value: dict[str, object] = {}
+    value["view"] = MappingProxyType(value)
+    return value
+
+
+def twice_in_itself(levels=120):
+    value: list[object] = []
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+HOSTILE = {
+    "metaclass": (lambda: {"x": answering_with_errors()}, "/x cannot be fingerprinted: a Value"),
+    "view of what never ends": (lambda: MappingProxyType(Endless()), "a view of a Endless"),
+    "view of what raises": (lambda: MappingProxyType(Lying()), "a view of a Lying"),
+    "view of itself": (itself_in_a_view, "/view cannot be fingerprinted: a container inside"),
+    "more than memory": (twice_in_itself, "larger than"),
+    "digits without end": (lambda: [10**5000], "/0 cannot be fingerprinted: a whole number"),
+    "line ends in names": (lambda: {"a\nb": {type("\x1b", (), {})()}}, r"/a\\nb cannot"),
+    "control characters": (type("\x1b", (), {}), r"a \\x1b:"),
+}
+
+
+@pytest.mark.parametrize(("make", "text"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_value_is_refused_and_no_code_of_it_is_run(make, text):
+    with pytest.raises(errors.CanonicalizationError, match=text):
+        canonicalize(make())
+
+
+def test_a_program_that_is_deep_in_its_stack_gets_the_same_error():
+    nested: list[object] = []
+    for _ in range(100):
+        nested = [nested]
+
+    def deep(levels):
+        return deep(levels - 1) if levels else canonicalize(nested)
+
+    left = sys.getrecursionlimit() - len(inspect.stack(0))
+    with pytest.raises(errors.CanonicalizationError, match="stack"):
+        deep(left - 40)
+
+
+def test_a_view_of_a_dictionary_is_the_dictionary():
+    view = MappingProxyType({"b": MappingProxyType({}), "a": ()})
+    assert canonicalize(MappingProxyType(view)) == b'{"a":[],"b":{}}'
 
 
 # --- contract 1 -------------------------------------------------------------------------------
@@ -172,12 +245,64 @@ def test_a_fingerprint_is_the_hash_of_its_components():
         ({"messages": ({}, {"Message-ID": 1})}, "/messages/1/Message-ID"),
         ({"tools": ({"name": "t", "createdAt": 1},)}, "/tools/0/createdAt"),
         ({"parameters": {"USER_ID": "u"}}, "/parameters/USER_ID"),
+        ({"parameters": {"metadata": {"user_id": "u"}}}, "/parameters/metadata/user_id"),
+        (
+            {"messages": ({"content": [[], {"a/b": ({"ts": 1},)}]},)},
+            "/messages/0/content/1/a~1b/0/ts",
+        ),
+        ({"tools": ({"function": {"run-id": 1}},)}, "/tools/0/function/run-id"),
+        ({"tools": ({"properties": {"user_id": "u-7"}},)}, "/tools/0/properties/user_id"),
     ],
 )
 def test_a_field_that_says_who_or_when_is_refused(fields, path):
     with pytest.raises(errors.IdentityFieldError) as caught:
         compute_fingerprint(key(**fields))
     assert caught.value.metadata["path"] == path
+
+
+def test_names_that_a_tools_author_or_a_model_chose_are_no_identity():
+    schema = {"type": "object", "properties": {"user_id": {"type": ["string", "null"]}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    called = {"type": "tool_use", "id": "x", "input": {"user_id": "7"}}
+    parsed = {"type": "function", "id": "y", "function": {"name": "f", "arguments": {"ts": 1}}}
+    messages = ({"role": "assistant", "content": [called]}, {"tool_calls": [parsed]})
+    compute_fingerprint(key(tools=(tool,), messages=messages))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("family", None),
+        ("model", 1),
+        ("call_class", b"x"),
+        ("version", RuntimeMode.INTERACTIVE),
+        ("runtime_mode", "interactive"),
+        ("messages", [{"role": "user"}]),
+        ("messages", ("hi",)),
+        ("tools", ({"a": 1}, UserDict())),
+        ("temperature_bucket", 0.7),
+        ("temperature_bucket", "0.72"),
+        ("temperature_bucket", "-0.00"),
+        ("seed", True),
+        ("seed", 1.0),
+        ("max_tokens", "4000"),
+        ("provider", Path("openai")),
+        ("parameters", [("a", 1)]),
+    ],
+)
+def test_a_field_of_the_key_that_is_not_of_its_type_is_refused(field, value):
+    with pytest.raises(errors.InvalidInput, match=field):
+        key(**{field: value})
+
+
+def test_what_has_no_canonical_form_is_told_with_its_field():
+    for fields, path in (
+        ({"seed": 2**60}, "/seed"),
+        ({"messages": ({"a": {1}},)}, "/messages/0/a"),
+    ):
+        with pytest.raises(errors.CanonicalizationError) as caught:
+            compute_fingerprint(key(**fields))
+        assert caught.value.metadata["path"] == path
 
 
 def test_the_key_has_no_place_for_a_session():
@@ -220,13 +345,24 @@ def test_ids_that_a_provider_makes_up_count_by_their_place():
 
 @pytest.mark.parametrize(
     ("value", "bucket"),
-    [(0, "0.00"), (0.7, "0.70"), (0.72, "0.70"), (0.725, "0.75"), (0.025, "0.05"), (1, "1.00")],
+    [
+        (0, "0.00"),
+        (-0.0, "0.00"),
+        (0.7, "0.70"),
+        (0.72, "0.70"),
+        (0.725, "0.75"),
+        (0.025, "0.05"),
+        (1, "1.00"),
+        (1e300, "1" + "0" * 300 + ".00"),
+    ],
 )
 def test_temperatures_go_in_as_the_nearest_bucket(value, bucket):
     assert temperature_bucket(value) == bucket
 
 
-@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), True, "0.7"])
+@pytest.mark.parametrize(
+    "value", [-0.1, float("nan"), float("inf"), 10**400, -(10**400), True, "0.7", {1}]
+)
 def test_a_temperature_that_is_none_is_refused(value):
     with pytest.raises(errors.InvalidInput):
         temperature_bucket(value)
