@@ -90,7 +90,7 @@ def _say_account(account: LaneAccount) -> None:
     if account.replay_run_id:
         remark(
             f"lane {account.lane}: hits {account.served}, misses {account.misses}, left"
-            f" {account.unused_count}, cut {account.cut}"
+            f" {account.unused_count}, cut {account.cut}{_masked(account)}"
         )
     else:
         remark(f"lane {account.lane}: recorded {account.recorded}, cut {account.cut}")
@@ -100,6 +100,12 @@ def _say_account(account: LaneAccount) -> None:
         remark(text)
     for each in account.unused[:UNUSED_SHOWN_MAX]:
         remark(f"never asked for: request {each.seq}, {each.path}, key {each.key[:16]}")
+
+
+def _masked(account: LaneAccount) -> str:
+    """What was not compared, because a rule blanks it."""
+    names = ", ".join(f"{rule} x{count}" for rule, count in account.masked.items())
+    return f", masked: {names}" if names else ""
 
 
 def _lane_document(account: LaneAccount) -> dict[str, Any]:
@@ -113,6 +119,7 @@ def _lane_document(account: LaneAccount) -> dict[str, Any]:
         "cut": account.cut,
         "refused": account.refused,
         "unexpected_path": account.unexpected_path,
+        "masked": dict(account.masked),
         "failures": list(account.failures),
         "notes": list(account.notes),
         "unused": [{"seq": e.seq, "key": e.key, "path": e.path} for e in account.unused],

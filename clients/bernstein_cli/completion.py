@@ -10,7 +10,7 @@ from bernstein_cli.local_run import run_ids
 from bernstein_cli.step_options import VERBS
 from bernstein_formats.run_choice import LATEST
 
-_VERBS: Final = ("list", "diff", "repair", *VERBS)
+_VERBS: Final = ("list", "diff", "repair", "explain", *VERBS)
 
 
 def complete_runs(

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Self
@@ -46,6 +46,8 @@ class LaneAccount:
     refused: int
     # Of those, to paths that no known client calls.
     unexpected_path: int
+    # By masking rule how many different texts it blanked in requests that were answered.
+    masked: Mapping[str, int]
     # What keeps it from being clean, and what is only worth knowing.
     failures: tuple[str, ...]
     notes: tuple[str, ...]

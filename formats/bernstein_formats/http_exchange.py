@@ -5,6 +5,7 @@ Rules: docs/formats/llm-http.md, section 4.
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 from bernstein_formats.canonical import JsonValue, parse_json_unique, spelled
 from bernstein_formats.errors import InvalidInput, RowMalformed
 from bernstein_formats.http_key import HttpRequest, Keyed, Pairs, open_query
-from bernstein_formats.http_rules import RULE_SET
+from bernstein_formats.http_rule_file import RULE_SET
 
 VERSION: Final = 1
 EVENT: Final = "llm_http_exchange"
@@ -85,9 +86,11 @@ class Exchange:
     protocol: str
     model: str
     key: str
-    rules: tuple[str, ...]
+    # Which rules changed something, and how often.
+    rules: Mapping[str, int]
     answer: Answer
-    rule_set: int = RULE_SET
+    rule_set: int = RULE_SET.version
+    rules_sha256: str = RULE_SET.sha256_hex
 
     def line(self) -> bytes:
         """The row, with its line feed."""
@@ -117,7 +120,8 @@ class Exchange:
             "model": self.model,
             "key": self.key,
             "rule_set": self.rule_set,
-            "rules": list(self.rules),
+            "rules_sha256": self.rules_sha256,
+            "rules": dict(self.rules),
             "request_sha256": self.request.sha256_hex,
             "request_bytes": self.request.size,
             "status": answer.status,
@@ -151,6 +155,11 @@ def exchange_of(
         rules=found.rules,
         answer=answer,
     )
+
+
+def request_of(exchange: Exchange, body: bytes) -> HttpRequest:
+    """The request of a stored exchange, as it is keyed again."""
+    return HttpRequest(exchange.method, exchange.path, exchange.query, exchange.headers, body)
 
 
 def open_headers(headers: Pairs) -> Pairs:
@@ -192,7 +201,7 @@ def _exchange(row: JsonValue) -> Exchange:
         protocol=_text(row, "protocol"),
         model=_text(row, "model"),
         key=_digest(row, "key"),
-        rules=tuple(map(str, _list(row, "rules"))),
+        rules=_counts(row, "rules"),
         answer=Answer(
             status=_count(row, "status"),
             headers=_pairs(row, "response_headers"),
@@ -203,7 +212,15 @@ def _exchange(row: JsonValue) -> Exchange:
             stop_reason=_text(row, "stop_reason"),
         ),
         rule_set=_count(row, "rule_set"),
+        rules_sha256=_digest(row, "rules_sha256"),
     )
+
+
+def _counts(row: dict[str, JsonValue], name: str) -> dict[str, int]:
+    counts = row[name]
+    if not isinstance(counts, dict):
+        raise InvalidInput(f"{name} is no object of counts")
+    return {each: _count(counts, each) for each in counts}
 
 
 def _chunks(row: dict[str, JsonValue]) -> tuple[tuple[int, float], ...]:

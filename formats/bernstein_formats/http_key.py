@@ -6,22 +6,18 @@ the rules. Rules: docs/formats/llm-http.md, section 2.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from bernstein_formats import http_rules_anthropic, http_rules_gemini, http_rules_openai
 from bernstein_formats.canonical import JsonValue, Profile, canonical_bytes, parse_json_unique
 from bernstein_formats.errors import InvalidInput
-from bernstein_formats.http_rules import RULE_SET, Fired, Protocol, Rules
+from bernstein_formats.http_protocol import Protocol
+from bernstein_formats.http_rule_file import RULE_SET
+from bernstein_formats.http_rules import Fired, apply_rules
 
 Pairs = tuple[tuple[str, str], ...]
 
-RULES: Final[Mapping[Protocol, Rules]] = {
-    Protocol.ANTHROPIC_MESSAGES: http_rules_anthropic.apply,
-    Protocol.OPENAI_RESPONSES: http_rules_openai.apply,
-    Protocol.GEMINI_GENERATE: http_rules_gemini.apply,
-}
 # Headers that switch features; all others are left out.
 KEY_HEADERS: Final = ("anthropic-beta", "anthropic-version", "openai-beta", "x-codex-beta-features")
 _LISTS: Final = frozenset({"anthropic-beta", "openai-beta", "x-codex-beta-features"})
@@ -77,8 +73,14 @@ class Keyed:
 
     key: str
     canonical: dict[str, JsonValue]
-    rules: tuple[str, ...]
+    # The texts that each rule took away, for each rule that changed something.
+    taken: Mapping[str, list[str]]
     model: str
+
+    @property
+    def rules(self) -> dict[str, int]:
+        """Which rules changed something, and how often."""
+        return {name: len(texts) for name, texts in sorted(self.taken.items())}
 
 
 def keyed(request: HttpRequest) -> Keyed:
@@ -86,7 +88,7 @@ def keyed(request: HttpRequest) -> Keyed:
     fired = Fired()
     body, model = _body(request, fired)
     canonical: dict[str, JsonValue] = {
-        "v": RULE_SET,
+        "v": RULE_SET.version,
         "protocol": request.protocol.value,
         "method": request.method.upper(),
         "path": request.path,
@@ -96,7 +98,7 @@ def keyed(request: HttpRequest) -> Keyed:
         "body": body,
     }
     digest = hashlib.sha256(canonical_bytes(canonical, Profile.PY_JSON)).hexdigest()
-    return Keyed(digest, canonical, tuple(sorted(fired.counts)), model)
+    return Keyed(digest, canonical, fired.taken, model)
 
 
 def open_query(query: Iterable[tuple[str, str]]) -> Pairs:
@@ -129,9 +131,7 @@ def _body(request: HttpRequest, fired: Fired) -> tuple[JsonValue, str]:
     parsed = _parsed(request.body)
     if parsed is None:
         return {"bytes": hashlib.sha256(request.body).hexdigest()}, str(model)
-    apply: Callable[[dict[str, JsonValue], Fired], None] | None = RULES.get(request.protocol)
-    if apply is not None:
-        apply(parsed, fired)
+    apply_rules(request.protocol, parsed, fired)
     model = model or parsed.get("model")
     return {"json": parsed}, model if isinstance(model, str) else ""
 

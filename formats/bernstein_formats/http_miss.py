@@ -11,8 +11,8 @@ from typing import Final
 from bernstein_formats.canonical import JsonValue, spelled
 from bernstein_formats.http_exchange import Exchange
 from bernstein_formats.http_key import Keyed
+from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_replay import MissKind, NoAnswer
-from bernstein_formats.http_rules import Protocol
 
 CODE: Final = "REPLAY_MISS"
 _SHOWN_CHARACTERS: Final = 60

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from bernstein_formats.errors import ReplayKeySchemeMismatchError
 from bernstein_formats.http_exchange import Exchange
-from bernstein_formats.http_rules import RULE_SET
+from bernstein_formats.http_rule_file import RULE_SET
 
 
 class MissKind(StrEnum):
@@ -49,6 +49,20 @@ class Account:
         return not self.unused
 
 
+def check_rules(exchange: Exchange) -> None:
+    """Raise ReplayKeySchemeMismatchError if its key was made by other rules than ours."""
+    recorded = f"{exchange.rule_set} ({exchange.rules_sha256[:16]})"
+    ours = f"{RULE_SET.version} ({RULE_SET.sha256_hex[:16]})"
+    if recorded != ours:
+        raise ReplayKeySchemeMismatchError(
+            f"key scheme mismatch: the recording was made with rule set {recorded}, and this"
+            f" version has rule set {ours}: record the run again, or replay it with the version"
+            " that recorded it",
+            recorded=recorded,
+            ours=ours,
+        )
+
+
 class LaneReplay:
     """The recorded exchanges of one lane, each given out once. Not thread-safe."""
 
@@ -56,14 +70,7 @@ class LaneReplay:
         """Takes what the lane recorded from `exchanges`. Raises ReplayKeySchemeMismatchError."""
         mine = sorted((each for each in exchanges if each.lane == lane), key=lambda each: each.seq)
         for each in mine:
-            if each.rule_set != RULE_SET:
-                raise ReplayKeySchemeMismatchError(
-                    f"the recording was made with rule set {each.rule_set}, and this version has"
-                    f" rule set {RULE_SET}: record the run again, or replay it with the version"
-                    " that recorded it",
-                    recorded=each.rule_set,
-                    ours=RULE_SET,
-                )
+            check_rules(each)
         self.recorded = tuple(mine)
         self._queues: dict[str, deque[Exchange]] = {}
         self._counts: dict[str, int] = {}

@@ -1,94 +1,112 @@
-"""What of a model request is left out of its key or renamed: listed rules, and nothing else.
+"""Applies the rule file to a request: what it drops, sorts, renames and masks, and nothing else.
 
-The rule set has a version, which every recording names. A rule looks at one place of one protocol;
-a field that no rule names is part of the key. Order: drop, sort, rename, mask (docs/formats/
-llm-http.md, section 3).
+A field that no rule names is part of the key. Rules: docs/formats/llm-http.md, section 3.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
-from bernstein_formats.canonical import JsonValue
+from bernstein_formats.canonical import JsonValue, spelled
+from bernstein_formats.http_places import JsonObject, Spot, tools_by_call
+from bernstein_formats.http_protocol import Protocol
+from bernstein_formats.http_rule_file import RULE_SET, Action, Anchor, Rule
+from bernstein_formats.http_tool_results import sort_tool_results
 
-RULE_SET: Final = 1
 # Stands in the place of what a mask took away.
 MASKED: Final = "<masked>"
-
-
-class Protocol(StrEnum):
-    """What is spoken at a path."""
-
-    ANTHROPIC_MESSAGES = "anthropic.messages"
-    OPENAI_CHAT = "openai.chat"
-    OPENAI_RESPONSES = "openai.responses"
-    GEMINI_GENERATE = "gemini.generate"
-    # Model lists, embeddings and the like: no rule applies.
-    OTHER = "other"
+_IN_KEY: Final = frozenset({Action.RENAME, Action.MASK})
 
 
 @dataclass(slots=True)
 class Fired:
-    """Which rules changed something, and how many values the renaming and masking ones took.
+    """Which rules changed something: for each the texts that it took away."""
 
-    The counts of those are part of the key, so that a text which merely looks like what a rule
-    writes is never taken for it.
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, list[str]] = field(default_factory=dict)
+    # How many values each renaming or masking rule replaced. It is part of the key, so that a text
+    # which merely looks like what a rule writes is never taken for it.
     in_key: dict[str, int] = field(default_factory=dict)
 
-    def dropped(self, rule: str) -> None:
-        self.counts[rule] = self.counts.get(rule, 0) + 1
-
-    def replaced(self, rule: str, count: int) -> None:
-        if count:
-            self.counts[rule] = self.in_key[rule] = self.in_key.get(rule, 0) + count
-
-
-Rules = Callable[[dict[str, JsonValue], Fired], None]
+    def note(self, rule: Rule, texts: list[str]) -> None:
+        if texts:
+            self.taken[rule.name] = texts
+            if rule.action in _IN_KEY:
+                self.in_key[rule.name] = len(texts)
 
 
-def drop(holder: JsonValue, member: str, rule: str, fired: Fired) -> None:
-    """Take a member out of an object, if both are there."""
-    if isinstance(holder, dict) and member in holder:
-        del holder[member]
-        fired.dropped(rule)
+def apply_rules(protocol: Protocol, body: JsonObject, fired: Fired) -> None:
+    """Change a request body in place."""
+    rules = RULE_SET.rules[protocol]
+    if not rules:
+        return
+    tools = tools_by_call(body) if protocol is Protocol.ANTHROPIC_MESSAGES else {}
+    for rule in rules:
+        places = [list(anchor.place.spots(body, tools)) for anchor in rule.anchors]
+        fired.note(rule, _applied(rule, body, places))
 
 
-def rename_members(
-    places: Iterator[tuple[dict[str, JsonValue], str]], rule: str, fired: Fired
-) -> None:
-    """Number the texts at these places by first appearance: equal ones stay equal."""
+def _applied(rule: Rule, body: JsonObject, places: list[list[Spot]]) -> list[str]:
+    match rule.action:
+        case Action.DROP:
+            return [spelled(holder.pop(name)) for spots in places for holder, name in spots]
+        case Action.SORT:
+            return sort_tool_results(body)
+        case Action.RENAME if rule.within:
+            return _renamed_everywhere(rule, body, places)
+        case Action.RENAME:
+            return _renamed_in_place(spot for spots in places for spot in spots)
+        case Action.MASK:
+            pairs = zip(rule.anchors, places, strict=True)
+            return [text for anchor, spots in pairs for text in _masked(anchor, spots)]
+
+
+def _renamed_in_place(spots: Iterator[Spot]) -> list[str]:
+    """Number the texts by first appearance: equal ones stay equal."""
     names: dict[str, str] = {}
-    for holder, member in places:
+    for holder, member in spots:
         value = holder.get(member)
         if isinstance(value, str):
             holder[member] = names.setdefault(value, f"<id{len(names)}>")
-    fired.replaced(rule, len(names))
+    return list(names)
 
 
-def masked(text: str, pattern: re.Pattern[str], rule: str, fired: Fired) -> str:
-    """Blank what each match has behind its one group."""
-    changed, count = pattern.subn(lambda found: found[1] + MASKED, text)
-    fired.replaced(rule, count)
-    return changed
+def _renamed_everywhere(rule: Rule, body: JsonObject, places: list[list[Spot]]) -> list[str]:
+    """Number what the patterns find by first appearance, wherever the same text stands."""
+    found = [
+        text
+        for anchor, spots in zip(rule.anchors, places, strict=True)
+        for holder, member in spots
+        for text in _matches(anchor, holder[member])
+    ]
+    names = {text: f"<id{at}>" for at, text in enumerate(dict.fromkeys(found))}
+    if names:
+        longest_first = sorted(map(re.escape, names), key=len, reverse=True)
+        any_of = re.compile("|".join(longest_first))
+        body[rule.within] = _substituted(body[rule.within], any_of, names)
+    return list(names)
 
 
-def objects(value: JsonValue) -> Iterator[dict[str, JsonValue]]:
-    """The objects of a list; none for anything else."""
-    if isinstance(value, list):
-        yield from (each for each in value if isinstance(each, dict))
+def _matches(anchor: Anchor, value: JsonValue) -> list[str]:
+    assert anchor.pattern is not None
+    return anchor.pattern.findall(value) if isinstance(value, str) else []
 
 
-def substituted(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
-    """A value with these texts replaced wherever they stand in a text, member names left alone."""
-    if not names:
-        return value
-    longest_first = sorted(map(re.escape, names), key=len, reverse=True)
-    return _substituted(value, re.compile("|".join(longest_first)), names)
+def _masked(anchor: Anchor, spots: list[Spot]) -> list[str]:
+    """Blank the group of each match."""
+    assert anchor.pattern is not None
+    taken: list[str] = []
+
+    def blanked(found: re.Match[str]) -> str:
+        taken.append(found[1])
+        start, end = found.start(1) - found.start(), found.end(1) - found.start()
+        return found[0][:start] + MASKED + found[0][end:]
+
+    for holder, member in spots:
+        value = holder[member]
+        if isinstance(value, str):
+            holder[member] = anchor.pattern.sub(blanked, value)
+    return taken
 
 
 def _substituted(value: JsonValue, any_of: re.Pattern[str], names: Mapping[str, str]) -> JsonValue:

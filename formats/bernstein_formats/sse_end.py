@@ -11,7 +11,8 @@ from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.errors import InvalidInput
 from bernstein_formats.event_stream import EventParser, ServerEvent
 from bernstein_formats.http_encoding import Decoder, decoded
-from bernstein_formats.http_rules import Protocol, objects
+from bernstein_formats.http_places import objects
+from bernstein_formats.http_protocol import Protocol
 
 _LAST_EVENTS: Final = frozenset(
     {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}

@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import ClientSession, web
 
-from bernstein_formats.http_rules import Protocol
+from bernstein_formats.http_protocol import Protocol
 from bernstein_proxy.lanes import Lane, Lanes
 from bernstein_proxy.playback import play
 from bernstein_proxy.relay import relay

@@ -9,7 +9,9 @@ from typing import Final
 
 from bernstein_client.connection import Services
 from bernstein_formats.errors import Conflict, InvalidInput, NotFound, TooMany
+from bernstein_formats.http_key import Keyed
 from bernstein_formats.http_replay import LaneReplay
+from bernstein_formats.http_rule_file import RULE_SET, Action
 from bernstein_formats.paths import check_run_id
 from bernstein_proxy.run_log import RecordedRun, RunLog
 from bernstein_proxy.upstream import Upstream
@@ -53,6 +55,8 @@ class Lane:
     unexpected_path: int = 0
     # What keeps the account from being clean, and what is only worth knowing.
     failures: list[str] = field(default_factory=list)
+    # By masking rule the different texts that it blanked in requests which were answered.
+    masked: dict[str, set[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     used_at: float = field(default_factory=time.monotonic)
     # Requests that are being answered, and exchanges that are being stored.
@@ -73,6 +77,12 @@ class Lane:
         self.refused += 1
         self.unexpected_path += is_unexpected
         self.note(text)
+
+    def mask(self, found: Keyed) -> None:
+        """Count what masks blanked in a request: there it need not be what was recorded."""
+        for rule, texts in found.taken.items():
+            if RULE_SET.action_of(rule) is Action.MASK:
+                self.masked.setdefault(rule, set()).update(texts)
 
     def fail(self, text: str) -> None:
         if len(self.failures) < TEXTS_LISTED_MAX:
@@ -101,6 +111,7 @@ class Lane:
             "cut": self.cut,
             "refused": self.refused,
             "unexpected_path": self.unexpected_path,
+            "masked": {rule: len(texts) for rule, texts in self.masked.items()},
             "failures": self.failures,
             "notes": self.notes,
             "served": 0,

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from bernstein_formats.errors import BernsteinError
-from bernstein_formats.http_exchange import End, Exchange
+from bernstein_formats.http_exchange import End, Exchange, body_of, request_of
 from bernstein_formats.http_key import HttpRequest, Keyed, keyed
 from bernstein_formats.http_miss import CODE, error_status, miss_text, nearest
 from bernstein_formats.http_replay import LaneReplay, MissKind, NoAnswer
@@ -32,6 +32,8 @@ async def play(
     assert isinstance(lane.log, RecordedRun)
     if isinstance(taken, NoAnswer):
         return await _miss(taken, whole, found, lane, replay)
+    if taken.request != body_of(whole.body):
+        lane.mask(found)
     try:
         body = await asyncio.to_thread(lane.log.body, taken.answer.body.sha256_hex)
         await lane.log.served(taken)
@@ -86,5 +88,4 @@ def _compared(
     """The lane's recorded requests, those to the same path first, keyed again."""
     ordered = sorted(replay.recorded, key=lambda each: (each.path != whole.path, each.seq))
     for each in islice(ordered, COMPARED_MAX):
-        body = log.body(each.request.sha256_hex)
-        yield each, keyed(HttpRequest(each.method, each.path, each.query, each.headers, body))
+        yield each, keyed(request_of(each, log.body(each.request.sha256_hex)))

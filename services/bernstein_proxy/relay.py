@@ -15,7 +15,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, web
 from bernstein_formats.errors import BernsteinError, ProviderFailed
 from bernstein_formats.http_exchange import Answer, End, body_of, exchange_of, open_headers
 from bernstein_formats.http_key import HttpRequest, Pairs, keyed
-from bernstein_formats.http_rules import Protocol
+from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.sse_end import StreamEnd, whole_end
 from bernstein_proxy.lanes import Lane
 from bernstein_proxy.requests import Asked, read_request

@@ -11,7 +11,7 @@ from yarl import URL
 
 from bernstein_formats.http_key import HttpRequest, Pairs
 from bernstein_formats.http_miss import error_body, error_status
-from bernstein_formats.http_rules import Protocol
+from bernstein_formats.http_protocol import Protocol
 from bernstein_proxy.upstream import BASE_URLS
 
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bernstein_formats.http_key import HttpRequest, keyed
-from bernstein_formats.http_rules import Protocol
+from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.sse_end import StreamEnd
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -9,7 +9,7 @@ import pytest
 from bernstein_formats import http_encoding
 from bernstein_formats.errors import InvalidInput, LimitExceeded
 from bernstein_formats.http_encoding import Decoder, decoded
-from bernstein_formats.http_rules import Protocol
+from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.sse_end import StreamEnd, whole_end
 from bernstein_formats.zstandard import zstd
 

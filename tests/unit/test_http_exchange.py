@@ -18,8 +18,8 @@ from bernstein_formats.http_exchange import (
 )
 from bernstein_formats.http_key import HttpRequest, keyed
 from bernstein_formats.http_miss import differences, error_body, miss_text, nearest
+from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_replay import LaneReplay, MissKind, NoAnswer
-from bernstein_formats.http_rules import Protocol
 
 
 def exchange(body: Any, seq: int = 1) -> Exchange:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bernstein_formats.http_key import HttpRequest, Keyed, keyed
-from bernstein_formats.http_rules import Protocol
+from bernstein_formats.http_protocol import Protocol
 
 
 def key_of(path: str, body: Any, *headers: tuple[str, str]) -> Keyed:
@@ -54,7 +54,7 @@ def test_agent_ids_are_renamed_in_results_of_agent_tools_only() -> None:
 
 def test_a_text_that_looks_renamed_is_not_taken_for_a_renamed_one() -> None:
     minted = key_of(MESSAGES, result("agentId: a1111111111111111"))
-    written = key_of(MESSAGES, result("agentId: <agent0>"))
+    written = key_of(MESSAGES, result("agentId: <id0>"))
 
     assert minted.canonical["body"] == written.canonical["body"]
     assert minted.key != written.key

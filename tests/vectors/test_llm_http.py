@@ -19,8 +19,8 @@ from bernstein_formats.http_exchange import (
     parse_exchange,
 )
 from bernstein_formats.http_key import HttpRequest, keyed, open_query
+from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_replay import LaneReplay, NoAnswer
-from bernstein_formats.http_rules import Protocol
 from bernstein_formats.sse_end import StreamEnd
 
 DATA = Path(__file__).parent / "data"
@@ -96,7 +96,9 @@ def exchange(lane: str, seq: int, key: str, end: End = End.COMPLETE) -> Exchange
     digest = sha256(key.encode()).hexdigest()
     return Exchange(
         *(lane, seq, "POST", "/openai/v1/responses", (), (), Body(digest, 0)),
-        *(Protocol.OPENAI_RESPONSES.value, "m", digest, (), answer),
+        *(Protocol.OPENAI_RESPONSES.value, "m", digest),
+        rules={},
+        answer=answer,
     )
 
 

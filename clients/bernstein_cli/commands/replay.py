@@ -18,6 +18,8 @@ from bernstein_formats.run_choice import LATEST
 
 LIST: Final = "list"
 REPAIR: Final = "repair"
+EXPLAIN: Final = "explain"
+OF_SERVICES: Final = (REPAIR, EXPLAIN)
 DIFF: Final = "diff"
 
 
@@ -63,6 +65,7 @@ def replay(
     bernstein replay RUN --re-derive        did the schedule follow its rules?
     bernstein replay RUN --from-step N      the state after N events
     bernstein replay diff RUN_A RUN_B       where do two runs part?
+    bernstein replay explain RUN            what the keys of its agents' requests leave out
     bernstein replay repair RUN             put a damaged journal in order; the original is kept
     bernstein replay AGENT [--walk]         an agent's own steps, one after the other
     bernstein replay export AGENT [OUT]     a receipt of them that verifies anywhere
@@ -84,10 +87,8 @@ def replay(
 
         common = Common(Path(sdd_dir), as_json, limit, offline)
         return answer(ctx, verb, words, options, common)
-    if words[:1] == (REPAIR,):
-        from bernstein_cli.replay_repair import repair  # noqa: PLC0415 - gRPC, only where needed
-
-        return repair(words[1:], Path(sdd_dir), recover=recover, as_json=as_json)
+    if words and words[0] in OF_SERVICES:
+        return _by_services(ctx, words, Path(sdd_dir), recover=recover, as_json=as_json)
     _check_words(ctx, words)
     with open_runs(Path(sdd_dir), offline=offline, file=file) as runs:
         asked = Asked(runs, Path(sdd_dir), as_json, file)
@@ -100,6 +101,21 @@ def replay(
             return _of_run(asked, run_id, limit, from_step, verify=verify, re_derive=re_derive)
         except RunNotFound as error:
             return replay_answers.not_found(asked, run_id, error)
+
+
+def _by_services(
+    ctx: click.Context, words: tuple[str, ...], sdd_dir: Path, *, recover: bool, as_json: bool
+) -> int:
+    """Verbs that need running services, and load what speaks to them only here."""
+    if words[0] == REPAIR:
+        from bernstein_cli.replay_repair import repair  # noqa: PLC0415 - see above
+
+        return repair(words[1:], sdd_dir, recover=recover, as_json=as_json)
+    if len(words) != 2:
+        raise click.UsageError(f"{words[0]} takes one run", ctx)
+    from bernstein_cli.replay_explain import explain  # noqa: PLC0415 - see above
+
+    return explain(words[1], sdd_dir, as_json=as_json)
 
 
 def _of_run(
