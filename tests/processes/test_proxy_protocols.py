@@ -3,6 +3,9 @@
 import gzip
 import http.client
 import json
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -276,3 +279,99 @@ def test_a_look_whether_anybody_is_there_is_no_call_and_other_paths_are_counted(
     assert json.loads(files[2])["type"] == "error"
     assert (recording.account.unexpected_path, replaying.account.unexpected_path) == (2, 0)
     assert (recording.account.recorded, replaying.account.misses) == (1, 0)
+
+
+# --- what rules took away -------------------------------------------------------------------------
+
+
+def codex(*outputs: str, **more: Any) -> dict[str, Any]:
+    """A request as codex sends it after some commands."""
+    items = [
+        {"type": "function_call_output", "call_id": f"c{at}", "id": f"fco_{text}", "output": text}
+        for at, text in enumerate(outputs)
+    ]
+    return {"model": "m", "input": items, **more}
+
+
+def exec_output(chunk: str, text: str) -> str:
+    return f"Chunk ID: {chunk}\nWall time: 0.25 seconds\n{text}"
+
+
+def test_what_masks_blanked_is_in_the_account_and_only_where_it_differs(
+    services: Services, provider: Scripted
+) -> None:
+    path = "/openai/v1/responses"
+    first, second = exec_output("0a1b2c", "one"), exec_output("ffffff", "two")
+    with lane(services, provider) as recording:
+        recording.ask(path, codex(first, prompt_cache_key="k1"))
+        recording.ask(path, codex(first, second, prompt_cache_key="k1"))
+    with lane(services, replay=recording.run_id) as same:
+        same.ask(path, codex(first, prompt_cache_key="k1"))
+    other = exec_output("123456", "one"), exec_output("abcdef", "two")
+    with lane(services, replay=recording.run_id) as differing:
+        differing.ask(path, codex(other[0], prompt_cache_key="k2"))
+        differing.ask(path, codex(*other, prompt_cache_key="k2"))
+
+    assert (same.account.served, dict(same.account.masked)) == (1, {})
+    assert (differing.account.served, differing.account.misses) == (2, 0)
+    assert dict(differing.account.masked) == {"responses.mask-exec-head": 2}
+    assert recording.exchanges[1].rules == {
+        "responses.drop-prompt-cache-key": 1,
+        "responses.mask-exec-head": 2,
+        "responses.rename-item-ids": 2,
+    }
+
+
+def bernstein(project: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "bernstein_cli", *words],
+        cwd=project.folder,
+        env=dict(project.environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_explain_says_which_rules_changed_what(
+    services: Services, provider: Scripted, project: Any
+) -> None:
+    with lane(services, provider) as recording:
+        recording.ask("/openai/v1/responses", codex(exec_output("0a1b2c", "one")))
+        recording.ask(GENERATE, ASK)
+    said = bernstein(project, "replay", "explain", recording.run_id)
+    told = json.loads(bernstein(project, "replay", "explain", recording.run_id, "--json").stdout)
+    with lane(services, provider) as empty:
+        pass
+    nothing = bernstein(project, "replay", "explain", empty.run_id)
+
+    head = "Chunk ID: 0a1b2c\nWall time: 0.25 seconds\n"
+    assert (said.returncode, nothing.returncode) == (0, 12)
+    assert "responses.mask-exec-head    masked   1" in said.stdout
+    assert told["requests"][0]["rules"][0] == {
+        "rule": "responses.mask-exec-head",
+        "did": "masked",
+        "count": 1,
+        "examples": [head],
+    }
+    assert [each["key_is_made_again"] for each in told["requests"]] == [True, True]
+    assert (told["rule_set"], told["requests"][1]["rules"]) == (1, [])
+
+
+def test_a_recording_of_other_rules_is_refused(
+    services: Services, provider: Scripted, project: Any
+) -> None:
+    with lane(services, provider) as recording:
+        recording.ask(GENERATE, ASK)
+    path = project.sdd / "runs" / recording.run_id / "llm_http.jsonl"
+    other = re.sub(rb'(?<="rules_sha256": ")[0-9a-f]{64}', b"0" * 64, path.read_bytes())
+    path.write_bytes(other)
+    explained = bernstein(project, "replay", "explain", recording.run_id)
+    replayed = bernstein(project, "record", "--replay", recording.run_id, "--", "true")
+
+    assert (explained.returncode, replayed.returncode) == (13, 13)
+    assert "key scheme mismatch" in explained.stderr
+    assert "key scheme mismatch" in replayed.stderr
