@@ -14,6 +14,7 @@ from bernstein_cli.signing_key import choose_key
 from bernstein_client.connection import Services
 from bernstein_client.values import BuiltReceipt
 from bernstein_formats.errors import BernsteinError
+from bernstein_runtime.disk import in_words
 
 
 def make_automatic_receipt(
@@ -30,7 +31,7 @@ def make_automatic_receipt(
     except BernsteinError as error:
         text, reason = error.message, error.reason
     except OSError as error:
-        text, reason = str(error), "STORE_FAILED"
+        text, reason = in_words(error), "STORE_FAILED"
     remark(f"bernstein: no receipt of run {run_id}: {text} [{reason}]", YELLOW)
     workdir = shlex.quote(str(services.places.sdd_dir.parent))
     remark(f"make it later with `bernstein verify run {run_id} -w {workdir}`")

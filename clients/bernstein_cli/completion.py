@@ -8,6 +8,7 @@ from click.shell_completion import CompletionItem
 
 from bernstein_cli.local_run import run_ids
 from bernstein_cli.step_options import VERBS
+from bernstein_formats.paths import is_run_id
 from bernstein_formats.run_choice import LATEST
 
 _VERBS: Final = ("list", "diff", "repair", "explain", *VERBS)
@@ -17,7 +18,7 @@ def complete_runs(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Run ids, newest-looking first, and `latest`."""
-    names = [LATEST, *reversed(run_ids(sdd_dir_of(ctx)))]
+    names = [LATEST, *filter(is_run_id, reversed(run_ids(sdd_dir_of(ctx))))]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 

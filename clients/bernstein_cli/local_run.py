@@ -28,12 +28,14 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.found_seal import found_seal
 from bernstein_formats.journal_diff import diff_journals
-from bernstein_formats.journal_reader import LineBlocks, counted, is_blank
+from bernstein_formats.journal_reader import LineBlocks, count_lines, counted
 from bernstein_formats.journal_verdict import INCOMPLETE_NOTE
 from bernstein_formats.journal_verify import rebuild_state, verify_journal
+from bernstein_formats.paths import is_run_id
 from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.rederivation import rederive
+from bernstein_formats.retention import JOURNAL_GONE, lost_journal
 from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
 from bernstein_runtime.places import places_for
 from bernstein_runtime.regular_file import open_regular, read_regular
@@ -51,8 +53,18 @@ class LocalRuns:
         self._sdd_dir = Path(os.path.realpath(sdd_dir))
 
     def list_runs(self) -> Iterator[RunInfo]:
-        """All runs, newest first."""
-        return (self._listed(run_id) for run_id in self._newest_first())
+        """All runs, newest first; then those whose journal is gone."""
+        yield from map(self._listed, self._newest_first())
+        for run_id in run_ids(self._sdd_dir):
+            if is_run_id(run_id) and self._lost_journal(run_id):
+                place = self._sdd_dir / paths.journal_path(run_id)
+                yield self._info(run_id, place, 0, 0, JOURNAL_GONE)
+
+    def _lost_journal(self, run_id: str) -> bool:
+        try:
+            return lost_journal([each.name for each in self._file(run_id).parent.iterdir()])
+        except (InvalidInput, OSError):
+            return False
 
     def _listed(self, run_id: str) -> RunInfo:
         """A run, or what keeps it from being read: others are to be listed still."""
@@ -64,15 +76,21 @@ class LocalRuns:
 
     def get_run(self, run_id: str) -> RunInfo:
         run_id, journal = self.locate(run_id)
+        count, damage = count_lines(_chunks(journal))
+        return self._info(run_id, journal, count, journal.stat().st_size, damage)
+
+    def _info(
+        self, run_id: str, journal: Path, count: int, size_bytes: int, damage: str
+    ) -> RunInfo:
         return RunInfo(
             run_id=run_id,
-            row_count=sum(1 for line in _lines(journal) if not is_blank(line)),
-            size_bytes=journal.stat().st_size,
+            row_count=count,
+            size_bytes=size_bytes,
             metadata=_object_in(journal.with_name("metadata.json")),
             replay=_object_in(journal.with_name("replay.json")),
             seal_json=_read_small(journal.with_name("seal.json")) or b"",
             journal_path=str(journal),
-            damage="",
+            damage=damage,
         )
 
     def read_journal(self, run_id: str) -> Iterator[bytes]:

@@ -24,11 +24,10 @@ import click
 
 from bernstein_cli import exit_codes
 from bernstein_cli.lazy import LazyGroup
-from bernstein_cli.output import document, remark, with_outputs
+from bernstein_cli.output import PROGRAM, document, remark, with_outputs
 from bernstein_formats.errors import BernsteinError, StoreFailed
 from bernstein_runtime import VERSION
 
-PROGRAM = "bernstein"
 COMPLETE_VARIABLE = "_BERNSTEIN_COMPLETE"
 JSON_OPTIONS = ("--json", "--as-json")
 

@@ -35,3 +35,5 @@ __all__ = [
     "say",
     "with_outputs",
 ]
+
+PROGRAM = "bernstein"

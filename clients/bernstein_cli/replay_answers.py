@@ -10,6 +10,7 @@ from typing import Final
 
 from bernstein_cli import exit_codes
 from bernstein_cli.events_table import Rows, event_lines
+from bernstein_cli.main import tell
 from bernstein_cli.output import (
     GREEN,
     RED,
@@ -177,7 +178,7 @@ def show(asked: Asked, run_id: str, limit: int | None) -> int:
     if rows.discarded_count:
         how = f"see `{asked.command(run_id)} --verify`"
         remark(f"{rows.discarded_count} line(s) hold no row; {how}", YELLOW)
-    return exit_codes.OK
+    return exit_codes.FAILED if rows.discarded_count else exit_codes.OK
 
 
 def list_all(asked: Asked) -> int:
@@ -190,7 +191,7 @@ def list_all(asked: Asked) -> int:
     else:
         there = (asked.sdd_dir / paths.RUNS_FOLDER).is_dir()
         say("No replay logs found." if there else "No runs recorded yet.")
-    return exit_codes.OK
+    return exit_codes.FAILED if any(run.damage for run in runs) else exit_codes.OK
 
 
 def diff(asked: Asked, run_a: str, run_b: str) -> int:
@@ -230,7 +231,5 @@ def _difference_lines(found: RunDifference) -> Iterator[str]:
 
 def _cannot_compare(asked: Asked, error: BernsteinError) -> int:
     """A run that is not there is 2, as in the peer: 1 says that two runs differ."""
-    if asked.as_json:
-        document({"error": error.reason, "detail": error.message, **error.metadata})
-    remark(f"bernstein: {error.message} [{error.reason}]")
+    tell(error, as_json=asked.as_json)
     return exit_codes.USAGE

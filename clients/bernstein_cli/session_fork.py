@@ -26,6 +26,7 @@ from bernstein_formats.errors import Conflict, InvalidInput, NotFound, StoreFail
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.session_journal_verify import seed_rows
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.disk import in_words
 from bernstein_runtime.regular_file import open_regular, read_regular
 
 _NOT_IN_A_LABEL: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -237,7 +238,7 @@ def _git(folder: Path, *words: str) -> str:
             command, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Conflict(f"git {words[0]} could not be run: {error}") from error
+        raise Conflict(f"git {words[0]} could not be run: {in_words(error)}") from error
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["no word of why"]
         raise Conflict(f"git {' '.join(words[:2])} failed in {folder}: {said[-1]}")

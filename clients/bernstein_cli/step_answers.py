@@ -31,7 +31,6 @@ from bernstein_cli.step_source import StepReader, Steps
 from bernstein_cli.step_view import step_lines, walk
 from bernstein_cli.table import width
 from bernstein_formats.errors import (
-    BernsteinError,
     KeyUnusable,
     LimitExceeded,
     NotFound,
@@ -47,6 +46,7 @@ from bernstein_formats.session_receipt_verify import (
     SessionReceiptVerdict,
     verify_session_receipt,
 )
+from bernstein_runtime.disk import in_words
 from bernstein_runtime.regular_file import open_regular, read_regular
 
 MISSING = "agent_journal_missing"
@@ -185,7 +185,7 @@ def verify_receipt(asked: AskedSteps, words: tuple[str, ...]) -> int:
     try:
         key = _public_key(asked.options.public_key)
     except (OSError, KeyUnusable) as error:
-        return asked.refuse("public_key_unreadable", str(error), exit_codes.USAGE, ok=False)
+        return asked.refuse("public_key_unreadable", in_words(error), exit_codes.USAGE, ok=False)
     try:
         with _mapped(path) as archive:
             found = verify_session_receipt(archive, key, head)
@@ -193,8 +193,7 @@ def verify_receipt(asked: AskedSteps, words: tuple[str, ...]) -> int:
         detail = f"receipt not found: {path}"
         return asked.refuse("receipt_not_found", detail, exit_codes.USAGE, ok=False)
     except (OSError, ValueError, ReceiptMalformed, LimitExceeded) as error:
-        detail = error.message if isinstance(error, BernsteinError) else f"{path}: {error}"
-        return asked.refuse("receipt_malformed", detail, exit_codes.FAILED, ok=False)
+        return asked.refuse("receipt_malformed", in_words(error), exit_codes.FAILED, ok=False)
     return _receipt_verdict(asked, found)
 
 

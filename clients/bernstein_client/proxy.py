@@ -10,6 +10,7 @@ from typing import Any, Self
 from bernstein_client.recorder import Provider
 from bernstein_formats.errors import Unavailable
 from bernstein_runtime import limits
+from bernstein_runtime.disk import in_words
 from bernstein_runtime.refusal import error_from_refusal
 from bernstein_runtime.supervisor import Supervisor
 
@@ -114,14 +115,14 @@ class ProxyClient:
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")  # noqa: TID251 - not evidence
         except OSError as error:
-            raise Unavailable(f"the proxy went away: {error}") from error
+            raise Unavailable(f"the proxy went away: {in_words(error)}") from error
         return self._read()
 
     def _read(self) -> dict[str, Any]:
         try:
             line = self._answers.readline()
         except OSError as error:
-            raise Unavailable(f"the proxy went away: {error}") from error
+            raise Unavailable(f"the proxy went away: {in_words(error)}") from error
         if not line:
             raise Unavailable("the proxy went away; see `bernstein services logs proxy`")
         answer: dict[str, Any] = json.loads(line)

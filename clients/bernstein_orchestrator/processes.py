@@ -16,6 +16,8 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Final
 
+from bernstein_runtime.disk import in_words
+
 TAIL_LIMIT: Final = 16 * 1024
 _GRACE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.1
@@ -112,7 +114,7 @@ def run_program(
     try:
         process = groups.start(command, folder, environment)
     except (OSError, ValueError) as error:
-        return Finished(Ending.NOT_STARTED, tail=f"{command[0]}: {error}")
+        return Finished(Ending.NOT_STARTED, tail=f"{command[0]}: {in_words(error)}")
     if process is None:
         return Finished(Ending.STOPPED)
     with process:

@@ -101,6 +101,20 @@ def is_blank(line: bytes) -> bool:
     return not line.decode("utf-8", "surrogateescape").strip()
 
 
+def count_lines(chunks: Iterable[bytes]) -> tuple[int, str]:
+    """Count the lines that are not blank, and say whether the end plainly is no journal's."""
+    blocks = LineBlocks(chunks)
+    count, last = 0, b""
+    for lines in blocks:
+        count += sum(1 for line in lines if line and not is_blank(line))
+        last = lines[-1] if lines else last
+    try:
+        torn = bool(last.strip()) and not isinstance(parse_row(last), dict)
+    except InvalidInput:
+        torn = True
+    return count, "the last line is torn" if torn or not blocks.ends_with_newline else ""
+
+
 def parse_row(line: bytes, parse: Callable[[bytes], JsonValue] = parse_json) -> JsonValue:
     """Parse a line that is not blank; InvalidInput if it is not one JSON value.
 

@@ -81,6 +81,16 @@ class KeyChain:
     def head_hash(self) -> str:
         return self.links[-1]
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no entry can follow: the only key that could sign one is revoked."""
+        return self.revoked_at(self.head.key) is not None
+
+    @property
+    def is_void(self) -> bool:
+        """Whether every key is revoked, so that the chain vouches for nothing signed from now."""
+        return all(self.revoked_at(each.key) is not None for each in self.keys)
+
     def find(self, kid: str) -> ChainKey | None:
         return next((key for key in self.keys if key.kid == kid), None)
 

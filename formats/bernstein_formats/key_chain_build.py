@@ -12,18 +12,18 @@ from bernstein_formats.instants import parse_instant
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.key_chain import CHAIN_TYPE, REVOCATION, SCHEMA_VERSION, SUCCESSION, KeyChain
 from bernstein_formats.key_chain_read import read_key_chain
-from bernstein_formats.public_key import PublicKey
+from bernstein_formats.public_key import PublicKey, check_key_name
 
 
 def new_key_chain(key: PublicKey, kid: str) -> bytes:
     """The bytes of a chain that holds its root alone."""
-    _require_kid(kid)
+    check_key_name(kid)
     return _document({"kid": kid, "public_key_jwk": {**key.jwk(kid)}}, [])
 
 
 def succession(chain: KeyChain, key: PublicKey, kid: str, issued_at: str) -> Row:
     """The unsigned entry that makes `key` the head. Raises InvalidInput or Conflict."""
-    _require_kid(kid)
+    check_key_name(kid)
     parse_instant(issued_at)
     _require_trusted_head(chain)
     if chain.find(kid) is not None:
@@ -59,13 +59,8 @@ def _next(chain: KeyChain, kind: str) -> Row:
     return {"kind": kind, "seq": len(chain.links), "prev_entry_hash": chain.head_hash}
 
 
-def _require_kid(kid: str) -> None:
-    if not kid:
-        raise InvalidInput("a key in a chain needs a name; give a kid")
-
-
 def _require_trusted_head(chain: KeyChain) -> None:
-    if chain.revoked_at(chain.head.key) is not None:
+    if chain.is_closed:
         raise Conflict(
             f"the chain's head {chain.head.kid!r} is revoked and vouches for nothing any more;"
             " begin a new chain and have its root pinned"

@@ -17,9 +17,14 @@ _AGENT_ID_CHARACTERS_MAX = 64
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
+def is_run_id(name: str) -> bool:
+    """Whether a name can be a run's."""
+    return bool(_RUN_ID.fullmatch(name)) and name not in {".", ".."}
+
+
 def check_run_id(run_id: str) -> None:
     """Refuse a run id that cannot name a folder under `runs`."""
-    if _RUN_ID.fullmatch(run_id) and run_id not in {".", ".."}:
+    if is_run_id(run_id):
         return
     raise InvalidInput(
         f"{run_id!r} is no run id: use 1 to 64 of the characters A-Z a-z 0-9 . _ -,"

@@ -9,6 +9,7 @@ from typing import Final
 from bernstein_formats.errors import InvalidInput, KeyUnusable
 
 SIGNATURE_SIZE: Final = 64
+NAME_CHARACTERS_MAX: Final = 255
 JWK_MEMBERS: Final = frozenset({"alg", "crv", "kid", "kty", "x"})
 
 _FIELD_PRIME: Final = 2**255 - 19
@@ -52,6 +53,15 @@ class PublicKey:
         """The key in RFC 8037 form, with the name its owner gave it."""
         x = base64.urlsafe_b64encode(self.raw).rstrip(b"=").decode()
         return {"alg": "EdDSA", "crv": "Ed25519", "kid": kid, "kty": "OKP", "x": x}
+
+
+def check_key_name(name: str) -> None:
+    """Refuse a name that we would not put beside a key: whoever reads it must see all of it."""
+    if not 1 <= len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
+        raise InvalidInput(
+            f"{name!r:.80} is no name of a key: use 1 to {NAME_CHARACTERS_MAX} characters that can"
+            " be printed"
+        )
 
 
 def parse_public_pem(pem: bytes) -> PublicKey:

@@ -1,9 +1,25 @@
-"""Which runs a limit on their number lets go; pure, so that it can be shown beforehand.
+"""Which runs a limit on their number lets go, and what stays of them; pure, so that it can be
+shown beforehand.
 
 Rules: docs/formats/event-journal.md, section 12.
 """
 
 from collections.abc import Collection, Sequence
+from typing import Final
+
+JOURNAL: Final = "journal.jsonl"
+SEAL: Final = "seal.json"
+# What proves a run stays when it is let go.
+LASTING: Final = frozenset({SEAL, "run-receipt.json", "run-receipt.cose"})
+JOURNAL_GONE: Final = "it is sealed, and its journal is gone"
+
+
+def lost_journal(names: Collection[str]) -> bool:
+    """Whether a folder with these files is of a sealed run whose journal is gone.
+
+    One that was let go has nothing left but what proves it.
+    """
+    return SEAL in names and JOURNAL not in names and not LASTING.issuperset(names)
 
 
 def parse_retention(text: str) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bernstein_formats.errors import InvalidInput
+from bernstein_runtime.disk import in_words
 
 Table = TypeVar("Table")
 
@@ -95,7 +96,7 @@ def _table_in(path: Path, name: str, *, required: bool) -> dict[str, Any]:
             ) from None
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidInput(f"{path}: {error}", path=path) from error
+        raise InvalidInput(f"{path}: {in_words(error)}", path=path) from error
     for table_name in document:
         if table_name not in TABLES:
             known = ", ".join(TABLES)

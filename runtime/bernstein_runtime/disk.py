@@ -1,6 +1,7 @@
 """A failed system call on a file → our own error: what is wrong, where, and what to do."""
 
 import errno
+import re
 from pathlib import Path
 
 from bernstein_formats.errors import BernsteinError, DiskFull, StoreFailed
@@ -24,6 +25,12 @@ ADVICE = {
     errno.ENFILE: _TOO_MANY_OPEN,
 }
 _OTHERWISE = "the system's log may say more"
+_NUMBER = re.compile(r"\[Errno -?[0-9]+\] ")
+
+
+def in_words(error: Exception) -> str:
+    """What an error says, without the number that the system has for it."""
+    return _NUMBER.sub("", str(error))
 
 
 def failed(path: Path, error: OSError) -> BernsteinError:

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError
-from bernstein_formats.retention import runs_to_prune
+from bernstein_formats.retention import JOURNAL, LASTING, runs_to_prune
 from bernstein_journal.runs import Runs
 from bernstein_store.store import Store
 
@@ -92,11 +91,8 @@ class Pruner:
 
     def _remove(self, run_id: str) -> str:
         """Remove all but what proves the run; gives the reason when that is not possible."""
-        lasting = (paths.seal_path, paths.receipt_path, paths.receipt_cose_path)
-        keep = {PurePosixPath(path(run_id)).name for path in lasting}
-        last = PurePosixPath(paths.journal_path(run_id)).name
         try:
-            self._store.remove_run(run_id, keep, last)
+            self._store.remove_run(run_id, LASTING, JOURNAL)
         except BernsteinError as error:
             return error.message
         return ""

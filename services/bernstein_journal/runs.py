@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, InvalidInput, RunNotFound, StoreFailed
-from bernstein_formats.journal_reader import LineBlocks, is_blank, parse_row
+from bernstein_formats.journal_reader import count_lines
+from bernstein_formats.retention import JOURNAL_GONE, lost_journal
 from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
 from bernstein_store.store import Store
 
@@ -49,9 +50,21 @@ class Runs:
         """Ids of all runs that have a journal, by their recorded start, newest first."""
         return newest_first({run_id: self._start(run_id) for run_id in self._with_journal()})
 
+    def without_journal(self) -> list[str]:
+        """Ids of sealed runs whose journal is gone."""
+        return sorted(filter(self._lost_journal, self._store.run_ids()))
+
+    def _lost_journal(self, run_id: str) -> bool:
+        try:
+            return lost_journal(self._store.names(paths.run_folder(run_id)))
+        except (InvalidInput, StoreFailed):
+            return False  # no run, or one that is listed with what is wrong with it
+
     def listed(self, run_id: str) -> RunFacts:
         """The facts of a run, or what keeps them from being read: others are to be listed still."""
         try:
+            if self._lost_journal(run_id):
+                return RunFacts(run_id, 0, 0, *self._beside(run_id), damage=JOURNAL_GONE)
             return self.facts(run_id)
         except BernsteinError as error:
             return RunFacts(run_id, 0, 0, b"", b"", b"", damage=error.message)
@@ -59,16 +72,23 @@ class Runs:
     def facts(self, run_id: str) -> RunFacts:
         """Raises RunNotFound, StoreFailed, LimitExceeded."""
         run_id = self.resolve(run_id)
-        count, damage = self._count(run_id)
+        count, damage = count_lines(self._store.read(paths.journal_path(run_id)))
+        metadata, replay, seal = self._beside(run_id)
         return RunFacts(
             run_id=run_id,
             row_count=count,
             size_bytes=self._store.size(paths.journal_path(run_id)) or 0,
-            metadata_json=self._store.get(paths.metadata_path(run_id)) or b"",
-            replay_json=self._store.get(paths.replay_path(run_id)) or b"",
-            seal_json=self._store.get(paths.seal_path(run_id)) or b"",
+            metadata_json=metadata,
+            replay_json=replay,
+            seal_json=seal,
             damage=damage,
         )
+
+    def _beside(self, run_id: str) -> tuple[bytes, bytes, bytes]:
+        """Metadata, replay note and seal, as far as they are there."""
+        files = (paths.metadata_path, paths.replay_path, paths.seal_path)
+        metadata, replay, seal = (self._store.get(path(run_id)) or b"" for path in files)
+        return metadata, replay, seal
 
     def _with_journal(self) -> Iterator[str]:
         for run_id in self._store.run_ids():
@@ -88,21 +108,6 @@ class Runs:
             return recorded_start(metadata, self._first_line(run_id))
         except StoreFailed:
             return recorded_start(b"", b"")
-
-    def _count(self, run_id: str) -> tuple[int, str]:
-        """Non-blank lines, and whether the file plainly does not end as a journal does."""
-        blocks = LineBlocks(self._store.read(paths.journal_path(run_id)))
-        count, last = 0, b""
-        for lines in blocks:
-            count += sum(1 for line in lines if line and not is_blank(line))
-            last = lines[-1] if lines else last
-        try:
-            torn = bool(last.strip()) and not isinstance(parse_row(last), dict)
-        except InvalidInput:
-            torn = True
-        if torn or not blocks.ends_with_newline:
-            return count, "the last line is torn"
-        return count, ""
 
     def _first_line(self, run_id: str) -> bytes:
         head = b"".join(self._store.read(paths.journal_path(run_id), 0, FIRST_LINE_BYTES))

@@ -156,7 +156,7 @@ class JournalService(MacCalls, CareCalls):
         self, request: journal_pb2.ListRunsRequest, context: grpc.ServicerContext
     ) -> journal_pb2.ListRunsResponse:
         size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_MAX)
-        ids = self._runs.newest_first()
+        ids = self._runs.newest_first() + self._runs.without_journal()
         start = ids.index(request.page_token) if request.page_token in ids else 0
         page = ids[start : start + size]
         return journal_pb2.ListRunsResponse(

@@ -23,6 +23,7 @@ from bernstein_formats.errors import ProviderFailed
 from bernstein_recorder.dialect import HttpRequest
 from bernstein_runtime import limits
 from bernstein_runtime.clock import Clock
+from bernstein_runtime.disk import in_words
 
 CONNECT_SECONDS = 10.0
 # JSON may write one character of a text as six.
@@ -92,7 +93,7 @@ class Transport:
             ) as response:
                 return self._body(provider, response, explain, give_up)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise _TryAgain(_cannot_connect(provider, request.url, str(error))) from error
+            raise _TryAgain(_cannot_connect(provider, request.url, in_words(error))) from error
         except httpx2.TimeoutException as error:
             raise self._too_slow(provider) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:

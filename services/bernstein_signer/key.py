@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from bernstein_formats.errors import BernsteinError, Conflict, KeyUnusable
-from bernstein_formats.public_key import PublicKey
+from bernstein_formats.public_key import PublicKey, check_key_name
 from bernstein_runtime.disk import failed
 from bernstein_store.durable import sync_folder, write_all
 
@@ -43,6 +43,8 @@ class Key:
     __slots__ = ("_private", "key_id", "public_key")
 
     def __init__(self, private: Ed25519PrivateKey, key_id: str) -> None:
+        """InvalidInput for a name that cannot be shown as it is."""
+        check_key_name(key_id)
         self._private = private
         self.key_id = key_id
         self.public_key = PublicKey(private.public_key().public_bytes_raw())

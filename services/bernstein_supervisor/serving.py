@@ -14,6 +14,7 @@ from typing import Any
 from bernstein_formats.errors import BernsteinError, InvalidInput, Unavailable
 from bernstein_runtime import VERSION
 from bernstein_runtime.config import SupervisorConfig
+from bernstein_runtime.disk import in_words
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.places import Places
 from bernstein_runtime.refusal import refusal_of
@@ -90,7 +91,7 @@ class Supervisor:
             answer = self._answer(request if isinstance(request, dict) else {})
             channel.sendall(json.dumps(answer).encode() + b"\n")  # noqa: TID251 - not evidence
         except (OSError, ValueError, RecursionError) as error:
-            say("request_failed", error=str(error))
+            say("request_failed", error=in_words(error))
         except BernsteinError as error:
             say("request_refused", error=error.message)
 

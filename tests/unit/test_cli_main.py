@@ -165,6 +165,8 @@ def test_run_ids_are_completed_without_a_service(bernstein, monkeypatch, tmp_pat
         "20240101-a",
     ]
     assert "latest" in completed(bernstein, monkeypatch, "bernstein verify run l")
+    (tmp_path / ".sdd" / "runs" / "2025\x1b[2J").mkdir()
+    assert completed(bernstein, monkeypatch, "bernstein replay 2025") == [""]
     assert completed(bernstein, monkeypatch, "bernstein replay --sdd-dir other el") == ["elsewhere"]
     assert completed(bernstein, monkeypatch, "bernstein rep") == ["replay"]
 

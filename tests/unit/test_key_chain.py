@@ -12,6 +12,7 @@ from bernstein_formats.key_chain import KeyVerdict, entry_preimage
 from bernstein_formats.key_chain_build import extended, new_key_chain, revocation, succession
 from bernstein_formats.key_chain_read import read_key_chain
 from bernstein_formats.public_key import PublicKey
+from bernstein_verify.key_chain_view import chain_notes
 
 PRIVATE = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(4)]
 KEYS = [PublicKey(each.public_key().public_bytes_raw()) for each in PRIVATE]
@@ -60,6 +61,26 @@ def test_a_revoked_head_vouches_for_nobody():
         revoked(ended, 1, "k0", MAY)
 
 
+def test_a_chain_that_leads_nowhere_says_so():
+    closed = revoked(TWO, 1, "k1", APRIL)
+    notes = {
+        name: list(chain_notes(read_key_chain(data, KEYS[0])))
+        for name, data in {
+            "open": revoked(TWO, 1, "k0", APRIL),
+            "closed": closed,
+            "void": revoked(ROOT, 0, "k0", APRIL),
+        }.items()
+    }
+    assert notes["open"] == []
+    assert [note.split(":")[0] for note in notes["closed"]] == [
+        "its head 'k1' is revoked, so no key can follow"
+    ]
+    assert [note.split(":")[0] for note in notes["void"]] == [
+        "every key of the chain is revoked",
+        "its head 'k0' is revoked, so no key can follow",
+    ]
+
+
 REFUSED = {
     "a key twice": (lambda: rotated(TWO, 1, 0, APRIL), Conflict),
     "a day without a time": (lambda: rotated(TWO, 1, 2, "2026-04-01"), InvalidInput),
@@ -74,6 +95,18 @@ REFUSED = {
         Conflict,
     ),
     "a root without a name": (lambda: new_key_chain(KEYS[0], ""), InvalidInput),
+    "a root whose name a terminal would act on": (
+        lambda: new_key_chain(KEYS[0], "k\x1b[2J"),
+        InvalidInput,
+    ),
+    "a heir whose name is two lines": (
+        lambda: succession(read_key_chain(TWO, None), KEYS[2], "k\nOK", APRIL),
+        InvalidInput,
+    ),
+    "a heir whose name no file can hold": (
+        lambda: succession(read_key_chain(TWO, None), KEYS[2], "k\udc80", APRIL),
+        InvalidInput,
+    ),
     "a heir without a name": (
         lambda: succession(read_key_chain(TWO, None), KEYS[2], "", APRIL),
         InvalidInput,

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from structlog.testing import capture_logs
 
-from bernstein_formats.errors import Conflict, DiskFull, KeyUnusable
+from bernstein_formats.errors import Conflict, DiskFull, InvalidInput, KeyUnusable
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_signer.key import (
     Key,
@@ -189,6 +189,12 @@ def test_a_variable_in_another_form_is_refused_and_gone_all_the_same(text: str, 
     assert caught.value.metadata["source"] == "environment variable RECEIPT_KEY"
     assert environ == {}
     assert not text or text not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["k\x1b[2J", "two\nlines", "\u202eevil", "\udc80", "x" * 256])
+def test_a_name_that_cannot_be_shown_as_it_is_is_refused(tmp_path: Path, name: str):
+    with pytest.raises(InvalidInput, match="no name of a key"):
+        load_key_file(stored(tmp_path, SEED), name)
 
 
 def test_a_key_does_not_show_itself():

@@ -173,6 +173,19 @@ def test_a_file_that_is_not_there_is_named_in_one_line(verifier, arguments):
     assert done[2].count("\n") == 1
 
 
+def test_what_is_wrong_with_a_command_line_is_one_line_that_a_terminal_only_shows(verifier):
+    code, out, err = verifier("receipt", "r.json", "\x1b[2J\nOK (provenance)")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith(
+        "bernstein-verify: unrecognized arguments: \\x1b[2J\\nOK"
+    )
+    assert err.replace("\n", "").isprintable()
+
+
+def test_each_program_gives_its_own_name(verifier):
+    assert verifier("receipt", "none.json")[2].startswith("bernstein-verify: cannot read none.json")
+
+
 def test_a_journal_is_verified_with_what_it_lacks_said(verifier, tmp_path):
     done = verifier("journal", JOURNAL, "--json")
     assert (done[0], answer(done)["identity"]) == (0, "unverifiable")

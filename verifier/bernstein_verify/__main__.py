@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 gc.set_threshold(100_000, 50, 50)
 
 from bernstein_formats.errors import BernsteinError  # noqa: E402 - after the line above, on purpose
+from bernstein_verify import PROGRAM  # noqa: E402 - likewise
 from bernstein_verify.output import document, remark, with_outputs  # noqa: E402 - likewise
 
 USAGE_EXIT: Final = 2
@@ -32,9 +33,19 @@ COMMANDS: Final = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Repeats what was typed as one line, and as a terminal should see it."""
+
+    def error(self, message: str) -> NoReturn:
+        for line in self.format_usage().splitlines():
+            remark(line)
+        remark(f"{PROGRAM}: {message} [USAGE]")
+        self.exit(USAGE_EXIT)
+
+
 def main() -> int:
     """Answer the command line of this process; gives the exit code."""
-    return with_outputs("bernstein-verify", lambda: _run(sys.argv[1:]))
+    return with_outputs(PROGRAM, lambda: _run(sys.argv[1:]))
 
 
 def program() -> NoReturn:
@@ -43,7 +54,7 @@ def program() -> NoReturn:
 
 
 def _run(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="bernstein-verify", description=_DESCRIPTION)
+    parser = _Parser(prog=PROGRAM, description=_DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, text) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
@@ -67,7 +78,7 @@ def _run(arguments: list[str]) -> int:
 def _failed(text: str, reason: str, *, as_json: bool) -> int:
     if as_json:
         document({"error": reason, "detail": text})
-    remark(f"bernstein-verify: {text} [{reason}]")
+    remark(f"{PROGRAM}: {text} [{reason}]")
     return FAILED_EXIT
 
 

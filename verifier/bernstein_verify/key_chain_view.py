@@ -1,9 +1,11 @@
 """What is shown of a key chain that holds."""
 
+from collections.abc import Iterator
+
 from bernstein_formats.key_chain import KeyChain, KeyVerdict
 from bernstein_formats.key_chain_read import read_key_chain
 from bernstein_formats.receipt_trust import ChainEvidence, check_reaches
-from bernstein_verify.output import GREEN, Printed, document, remark, say
+from bernstein_verify.output import GREEN, YELLOW, Printed, document, remark, say
 
 
 def tell_key_chain(evidence: ChainEvidence, pin: bytes | None, *, as_json: bool) -> None:
@@ -17,10 +19,23 @@ def tell_key_chain(evidence: ChainEvidence, pin: bytes | None, *, as_json: bool)
         for key in chain.keys:
             say(f"key {key.kid}: {_standing(chain, key.kid)}")
         say(f"last entry's hash: {chain.head_hash}")
+    for note in chain_notes(chain):
+        remark(note, YELLOW)
     if pin is None:
         remark("the root is the chain's own: pin it with --public-key to know whose chain it is")
     if not evidence.is_pinned:
         remark("entries cut off a chain's end leave no trace; pin it with --chain-entries or -head")
+
+
+def chain_notes(chain: KeyChain) -> Iterator[str]:
+    """What is to be known of a chain that holds, and is of no use from now on."""
+    if chain.is_void:
+        yield "every key of the chain is revoked: it vouches for nothing that is signed from now on"
+    if chain.is_closed:
+        yield (
+            f"its head {chain.head.kid!r} is revoked, so no key can follow: begin a new chain and"
+            " have its root pinned"
+        )
 
 
 def key_chain_document(
@@ -38,6 +53,7 @@ def key_chain_document(
             {"kid": key.kid, "standing": _standing(chain, key.kid), "x": key.key.jwk("")["x"]}
             for key in chain.keys
         ],
+        "notes": list(chain_notes(chain)),
     }
 
 

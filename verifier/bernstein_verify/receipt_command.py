@@ -3,6 +3,7 @@
 import argparse
 import os
 
+from bernstein_verify import PROGRAM
 from bernstein_verify.questions import Question, ask, unreadable_text, usage_fault
 from bernstein_verify.receipt_view import tell_folder, tell_receipt
 from bernstein_verify.receipts import check_receipt, unreadable
@@ -43,8 +44,8 @@ def answer(options: argparse.Namespace) -> int:
         )
     except (OSError, ValueError) as error:
         return tell_receipt(
-            unreadable(path, unreadable_text(error)), Question(), as_json=options.as_json
+            PROGRAM, unreadable(path, unreadable_text(error)), Question(), as_json=options.as_json
         )
     if os.path.isdir(path):  # noqa: PTH112 - pathlib alone would cost a tenth of the start
-        return tell_folder(path, question, as_json=options.as_json)
-    return tell_receipt(check_receipt(path, question), question, as_json=options.as_json)
+        return tell_folder(PROGRAM, path, question, as_json=options.as_json)
+    return tell_receipt(PROGRAM, check_receipt(path, question), question, as_json=options.as_json)

@@ -9,13 +9,13 @@ from bernstein_verify.questions import Question
 from bernstein_verify.receipts import Checked, check_folder, unreadable, worst_exit_code
 
 
-def tell_receipt(checked: Checked, question: Question, *, as_json: bool) -> int:
-    """Say what one receipt is worth; gives the exit code."""
+def tell_receipt(program: str, checked: Checked, question: Question, *, as_json: bool) -> int:
+    """Say what one receipt is worth; gives the exit code. `program` is who says so."""
     if as_json:
         document(receipt_document(checked, question))
     verdict = checked.verdict
     if verdict is None:
-        remark(f"bernstein: cannot read {checked.error} [STORE_FAILED]")
+        remark(f"{program}: cannot read {checked.error} [STORE_FAILED]")
         return checked.exit_code
     if not as_json:
         colour = GREEN if checked.exit_code == 0 else RED
@@ -29,12 +29,12 @@ def tell_receipt(checked: Checked, question: Question, *, as_json: bool) -> int:
     return checked.exit_code
 
 
-def tell_folder(folder: str, question: Question, *, as_json: bool) -> int:
+def tell_folder(program: str, folder: str, question: Question, *, as_json: bool) -> int:
     """Say what each receipt of a folder is worth; gives the worst exit code."""
     checked = list(check_folder(folder, question))
     if not checked:
         nothing = unreadable(folder, f"{folder}: there is no receipt in this folder")
-        return tell_receipt(nothing, question, as_json=as_json)
+        return tell_receipt(program, nothing, question, as_json=as_json)
     codes = [each.exit_code for each in checked]
     if as_json:
         document(folder_document(checked, question))

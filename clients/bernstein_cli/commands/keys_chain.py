@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from bernstein_cli.key_process import ask_signer
-from bernstein_cli.output import document, remark, say
+from bernstein_cli.output import YELLOW, document, remark, say
 from bernstein_cli.signing_key import NAME_VARIABLE, PATH_VARIABLE, SigningKey, choose_key
 from bernstein_cli.whole_file import replace_file, write_new_file
 from bernstein_formats.errors import Conflict
@@ -22,7 +22,7 @@ from bernstein_formats.public_key import parse_public_pem
 from bernstein_formats.receipt_trust import ChainEvidence
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.regular_file import read_named
-from bernstein_verify.key_chain_view import tell_key_chain
+from bernstein_verify.key_chain_view import chain_notes, tell_key_chain
 
 _CHAIN: Final = click.argument("chain_file", metavar="CHAIN", type=click.Path(path_type=Path))
 _KEY_PATH: Final = click.option(
@@ -155,6 +155,7 @@ def _tell(chain_file: Path, *, as_json: bool) -> int:
                 "entries": count,
                 "head": read.head.kid,
                 "head_hash": head_hash,
+                "notes": list(chain_notes(read)),
             }
         )
         return 0
@@ -162,6 +163,8 @@ def _tell(chain_file: Path, *, as_json: bool) -> int:
     say(f"entries   {count}")
     say(f"head      {read.head.kid}")
     say(f"head hash {head_hash}")
+    for note in chain_notes(read):
+        remark(note, YELLOW)
     remark(
         "verify with `bernstein verify receipt FILE --public-key ROOT_PEM"
         f" --key-chain {chain_file} --chain-entries {count}`"

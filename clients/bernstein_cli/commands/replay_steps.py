@@ -17,6 +17,8 @@ from bernstein_cli.step_options import (
     StepOptions,
 )
 from bernstein_cli.step_source import open_steps
+from bernstein_formats import paths
+from bernstein_formats.errors import InvalidInput
 
 # How many words may follow a verb, and how they are called.
 _WORDS: Final = {
@@ -44,7 +46,20 @@ def answer(
             return asked.refuse("flag_not_applicable", detail, exit_codes.USAGE)
         if not verb:
             return step_answers.view(asked, words[0], common.limit)
-        return _by_verb(asked, verb, _checked(ctx, verb, words[1:]))
+        rest = _checked(ctx, verb, words[1:])
+        try:
+            for agent_id in _agents(verb, rest):
+                paths.check_agent_id(agent_id)
+        except InvalidInput as error:
+            return asked.refuse(error.reason, error.message, exit_codes.USAGE)
+        return _by_verb(asked, verb, rest)
+
+
+def _agents(verb: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of the words behind a verb are agents' ids."""
+    if verb == VERIFY:
+        return ()
+    return words if verb in {DIFF_JOURNAL, DEBUG} else words[:1]
 
 
 def _checked(ctx: click.Context, verb: str, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from bernstein_cli import exit_codes
+from bernstein_cli.main import tell
 from bernstein_cli.output import Printed, document, say
 from bernstein_cli.session_fork import write_private
 from bernstein_cli.step_source import Steps, open_steps
 from bernstein_formats import paths
-from bernstein_formats.errors import Conflict, NotFound
+from bernstein_formats.errors import Conflict, InvalidInput, NotFound
 from bernstein_formats.session_branches import Branch, branch_lines, find_branches
 
 
@@ -26,12 +27,16 @@ def branches(
 
     A journal that two programs have extended at the same step is refused for appending. Nothing
     of it is thrown away: each branch can be copied, byte for byte, and gone on with. Exit codes:
-    0 one branch, or copied; 1 several branches; 2 wrong usage.
+    0 one branch, or copied; 1 several branches; 2 no such journal, wrong usage.
     """
     if (copy is None) != (new_id is None):
         raise click.UsageError("--copy HEAD and --to ID belong together")
     with open_steps(Path(sdd_dir), offline=True) as reader:
-        steps = reader.open(agent_id)
+        try:
+            steps = reader.open(agent_id)
+        except (NotFound, InvalidInput) as error:
+            tell(error, as_json=as_json)
+            return exit_codes.USAGE
         found = find_branches(steps.chunks())
         if copy is not None and new_id is not None:
             return _copy(Path(sdd_dir), steps, _chosen(found, copy), new_id, as_json=as_json)

@@ -6,10 +6,12 @@ import click
 
 from bernstein_cli import exit_codes
 from bernstein_cli.audit_trail import record
+from bernstein_cli.main import tell
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.session_fork import fork_session
 from bernstein_formats.audit_events import ReplayEvent, fork_details, replay_event
-from bernstein_formats.errors import BernsteinError
+from bernstein_formats.errors import BernsteinError, InvalidInput
+from bernstein_formats.paths import check_agent_id
 
 
 @click.command()
@@ -25,8 +27,13 @@ def fork(
 
     The parent is not touched. With --from-step the fork's step journal begins with the parent's
     steps up to N, so that both chains share their hashes up to there. Exit codes: 0 forked,
-    1 refused, 2 wrong usage.
+    1 refused, no such session; 2 wrong usage.
     """
+    try:
+        check_agent_id(session_id)
+    except InvalidInput as error:
+        tell(error, as_json=as_json)
+        return exit_codes.USAGE
     try:
         made = fork_session(Path.cwd(), session_id, from_step=from_step, label=label, prompt=prompt)
     except BernsteinError as error:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from bernstein_cli.output import PROGRAM
 from bernstein_verify.questions import Question, ask, read_file, unreadable_text, usage_fault
 from bernstein_verify.receipt_view import tell_folder, tell_receipt
 from bernstein_verify.receipts import check_receipt, unreadable
@@ -78,12 +79,14 @@ def verify_receipt(
             strict=strict,
         )
     except (OSError, ValueError) as error:
-        return tell_receipt(unreadable(path, unreadable_text(error)), Question(), as_json=as_json)
+        return tell_receipt(
+            PROGRAM, unreadable(path, unreadable_text(error)), Question(), as_json=as_json
+        )
     if not os.path.isdir(path):  # noqa: PTH112 - pathlib is slow where it can be done without
         return _one(path, question, withhold, as_json=as_json)
     if withhold is not None:
         raise click.UsageError("--withhold makes a copy of one receipt, not of a folder")
-    return tell_folder(path, question, as_json=as_json)
+    return tell_folder(PROGRAM, path, question, as_json=as_json)
 
 
 def _one(path: str, question: Question, withhold: tuple[str, Path] | None, *, as_json: bool) -> int:
@@ -95,4 +98,4 @@ def _one(path: str, question: Question, withhold: tuple[str, Path] | None, *, as
         steps, out = withhold
         write_withheld_copy(read_file(path), steps, out, checked.verdict.journal_events)
         checked = check_receipt(str(out), question)
-    return tell_receipt(checked, question, as_json=as_json)
+    return tell_receipt(PROGRAM, checked, question, as_json=as_json)
