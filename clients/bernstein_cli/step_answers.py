@@ -231,8 +231,10 @@ def _receipt_verdict(asked: AskedSteps, found: SessionReceiptVerdict) -> int:
         remark(f"{count} blob(s) that rows refer to are not in the receipt", YELLOW)
     if found.unauthenticated:
         remark(f"nobody vouches for the manifest's {', '.join(found.unauthenticated)}")
-    incomplete = asked.options.strict and found.missing_blobs
-    return exit_codes.OK if found.ok and not incomplete else exit_codes.FAILED
+    for text in found.layout_findings:
+        remark(f"finding: {text}", YELLOW)
+    is_less = asked.options.strict and (found.missing_blobs or found.layout_findings)
+    return exit_codes.OK if found.ok and not is_less else exit_codes.FAILED
 
 
 def receipt_document(found: SessionReceiptVerdict) -> dict[str, Printed]:
@@ -250,4 +252,5 @@ def receipt_document(found: SessionReceiptVerdict) -> dict[str, Printed]:
         "error_kinds": [[fault.kind.value, fault.line] for fault in found.faults],
         "missing_blobs": list(found.missing_blobs),
         "unauthenticated": list(found.unauthenticated),
+        "layout_findings": list(found.layout_findings),
     }

@@ -115,7 +115,11 @@ _OPTIONS: Final = (
     click.option("--sign", metavar="KEY", help="export, publish, debug: sign with this key file."),
     click.option("--public-key", metavar="KEY", help="verify: the key that must have signed."),
     click.option("--head", metavar="HEX", help="verify: the head that the chain must have."),
-    click.option("--strict", is_flag=True, help="verify: exit 1 when blobs are missing."),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="verify: exit 1 when blobs are missing or the layout is not a writer's.",
+    ),
     click.option("--fork-from", type=int, help="debug: fork the session at this step."),
     click.option(
         "--jump-to-failure", is_flag=True, help="debug: show only the step that is wrong."

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from bernstein_client.values import RunInfo, Verification
 from bernstein_formats import errors, paths
 from bernstein_formats.audit_log import AuditFields
-from bernstein_formats.errors import BernsteinError, Conflict
+from bernstein_formats.errors import BernsteinError, Conflict, InvalidInput
 from bernstein_formats.run_choice import LATEST
 from bernstein_gateway.approvals import limited_body, local_operator, parse_decision, row_at
 from bernstein_gateway.stream import Thread, Viewers, Watcher, resume_index
@@ -75,7 +75,7 @@ class Routes:
 
     async def thread(self, request: Request) -> Response:
         """The rows after Last-Event-ID (or `after`, for programs that set no headers)."""
-        asked = request.headers.get("last-event-id") or request.query_params.get("after")
+        asked = _resume_point(request)
         self._viewers.enter()
         try:
             thread = await Thread.opened(
@@ -133,6 +133,14 @@ class Routes:
                 "is_sealed": bool(run.seal_json),
             }
         )
+
+
+def _resume_point(request: Request) -> str | None:
+    """What a viewer says it has seen; the header, which a browser makes, before the address."""
+    said = request.headers.getlist("last-event-id") or request.query_params.getlist("after")
+    if len(said) > 1:
+        raise InvalidInput(f"{len(said)} resume points were given; give one")
+    return said[0] if said else None
 
 
 def _run_id(request: Request) -> str:

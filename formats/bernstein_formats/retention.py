@@ -30,6 +30,14 @@ def parse_retention(text: str) -> int:
         return 0
 
 
+def is_zero(text: str) -> bool:
+    """Whether a text says zero, which keeps all on purpose."""
+    try:
+        return int(text) == 0
+    except ValueError:
+        return False
+
+
 def runs_to_prune(
     oldest_first: Sequence[str], keep: int, *, active: str = "", protected: Collection[str] = ()
 ) -> list[str]:

@@ -106,6 +106,25 @@ def members(archive: Readable) -> list[Member]:
         start = member.start + member.size + len(padding(member.size))
 
 
+def is_as_written(archive: Readable, found: Sequence[Member], digests: Sequence[str]) -> bool:
+    """Whether order and headers are a writer's; `digests` are those that rows refer to, in order.
+
+    Times apart: each writer has its own clock.
+    """
+    names = [member.name for member in found]
+    wanted = [
+        *(name for name in (MANIFEST, SIGNATURE) if name in names),
+        *(member.name for member in journals(found)),
+        *(name for name in map(blob_name, digests) if name in names),
+    ]
+    return names == wanted and all(_has_own_header(archive, member) for member in found)
+
+
+def _has_own_header(archive: Readable, member: Member) -> bool:
+    block = archive[member.start - _BLOCK : member.start]
+    return block == header_bytes(member.name, member.size, _octal(block[136:148]))
+
+
 def journals(found: Sequence[Member]) -> list[Member]:
     """The journal members, in the order in which they are one chain."""
     return sorted((each for each in found if each.name.startswith("journal/")), key=_name)

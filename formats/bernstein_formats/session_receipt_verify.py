@@ -18,6 +18,7 @@ from bernstein_formats.session_archive import (
     Member,
     Readable,
     blob_name,
+    is_as_written,
     journals,
     members,
 )
@@ -28,6 +29,10 @@ from bernstein_formats.session_receipt import SessionManifest, parse_manifest
 
 _MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
 _SIGNATURE_BYTES_MAX: Final = 1024
+_NOT_AS_WRITTEN: Final = (
+    "the archive's members are in another order, or have other headers, than a writer gives them,"
+    " so its bytes are not those that were exported"
+)
 # What nobody vouches for while there is no signature that was checked.
 _UNSIGNED: Final = ("agent_id", "bernstein_version", "created_at")
 
@@ -45,6 +50,8 @@ class SessionReceiptVerdict:
     # Blobs that rows refer to and that are not in the archive; the chain is whole without them.
     missing_blobs: tuple[str, ...]
     unauthenticated: tuple[str, ...]
+    # What is not as a writer lays it out, although all of it verifies.
+    layout_findings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -68,6 +75,7 @@ def verify_session_receipt(
     for fault in _blob_faults(archive, found, referred):
         walk.note(fault)
     verdict = walk.verdict()
+    as_written = is_as_written(archive, found, referred)
     trusted = signature is not None and key is not None
     return SessionReceiptVerdict(
         head_hash=verdict.head_hash,
@@ -78,6 +86,7 @@ def verify_session_receipt(
         manifest=manifest,
         missing_blobs=tuple(ref for ref in referred if blob_name(ref) not in by_name),
         unauthenticated=(*(() if trusted else _UNSIGNED), *manifest.unknown),
+        layout_findings=() if as_written else (_NOT_AS_WRITTEN,),
     )
 
 

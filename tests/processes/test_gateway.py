@@ -95,6 +95,17 @@ def test_an_unknown_resume_point_is_answered_clearly(services: Services, last: s
     assert answer.json()["error"] == "INVALID_INPUT"
 
 
+def test_a_resume_point_that_is_given_twice_is_refused(services: Services) -> None:
+    run_id = made_run(services, 5)
+    with by_socket(services) as client:
+        by_query = client.get(f"/runs/{run_id}/thread?after=3&after=1")
+        header = [("last-event-id", "3"), ("last-event-id", "1")]
+        by_header = client.get(f"/runs/{run_id}/thread", headers=header)
+
+    for answer in (by_query, by_header):
+        assert (answer.status_code, answer.json()["error"]) == (400, "INVALID_INPUT")
+
+
 @pytest.mark.parametrize("what", ["thread", "verdict", "facts"])
 def test_a_run_that_is_not_there_is_not_found(services: Services, what: str) -> None:
     with by_socket(services) as client:

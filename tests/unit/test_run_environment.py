@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bernstein_cli.run_environment import read_run_environment
+from bernstein_cli.run_environment import odd_values, read_run_environment
 
 TABLE = json.loads(
     (Path(__file__).parents[1] / "vectors/data/llm/032-env-flags/expected.json").read_bytes()
@@ -32,3 +32,23 @@ def test_the_switches_of_a_run_are_read_as_by_the_peer(
 @pytest.mark.parametrize(("text", "keep"), [("", 0), ("3", 3), (" 2 ", 2), ("-1", 0), ("x", 0)])
 def test_the_number_of_runs_to_keep_is_read_as_by_the_peer(text: str, keep: int) -> None:
     assert read_run_environment({"BERNSTEIN_REPLAY_RETENTION": text}).keep_runs == keep
+
+
+@pytest.mark.parametrize(
+    ("name", "odd", "usual"),
+    [
+        ("BERNSTEIN_REPLAY_RETENTION", ("x", "2.0", "-1", "\x1b[2J"), ("", " ", "0", "+2", "00")),
+        ("BERNSTEIN_REPLAY_ALLOW_LIVE_MISS", ("y", "2"), ("", "1", " ON ", "off")),
+        ("BERNSTEIN_LINEAGE_ENABLED", ("y", "disabled"), ("", "0", "True")),
+        ("BERNSTEIN_TUI_STREAM", ("stream",), ("yes", "no")),
+    ],
+)
+def test_a_variable_that_means_something_else_than_it_says_is_told(
+    name: str, odd: tuple[str, ...], usual: tuple[str, ...]
+) -> None:
+    for text in odd:
+        (said,) = odd_values({name: text})
+        assert said.startswith(f"{name}={text!r} is n")
+    for text in usual:
+        assert list(odd_values({name: text})) == []
+    assert list(odd_values({})) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bernstein_formats.session_archive import end_bytes, members
 from bernstein_verify.__main__ import main
 from bernstein_verify.receipts import receipts_in, worst_exit_code
 
@@ -211,10 +212,35 @@ def test_an_archive_is_verified_and_what_is_wrong_with_it_said(verifier, name):
         assert (told, found["unauthenticated"][0]) == ("OK", "agent_id")
 
 
+def rewritten(archive, order, mode="600"):
+    """The members again in another order, or with other headers."""
+    parts = [archive[each.start - 512 : each.start + each.size + -each.size % 512]
+             for each in members(archive)]  # fmt: skip
+    body = b"".join(parts[at] for at in order)
+    if mode != "600":
+        body = body.replace(b"0000600", b"0000%b" % mode.encode(), 1)
+        total = sum(body[:148]) + 8 * 32 + sum(body[156:512])
+        body = body[:148] + b"%06o\0 " % total + body[156:]
+    return body + end_bytes(len(body))
+
+
+@pytest.mark.parametrize(("order", "mode"), [([0, 2, 1], "600"), ([1, 0, 2], "600"),
+                                             ([0, 1, 2], "644")])  # fmt: skip
+def test_an_archive_that_was_written_anew_says_so(verifier, tmp_path, order, mode):
+    good, other = F18 / "good.tar", tmp_path / "other.tar"
+    assert answer(verifier("archive", good, "--json"))["layout_findings"] == []
+    other.write_bytes(rewritten(good.read_bytes(), order, mode))
+    done = verifier("archive", other, "--json")
+    assert (done[0], answer(done)["ok"]) == (0, True)
+    assert "not those that were exported" in answer(done)["layout_findings"][0]
+    assert "not those that were exported" in verifier("archive", other)[1]
+
+
 HEAVY = {"asyncio", "click", "grpc", "http", "rich", "socket", "ssl", "tempfile", "yaml"}
 ASKED = """
 import sys
 sys.argv = ["bernstein-verify", "receipt", *sys.argv[1:]]
+from bernstein_formats.session_archive import end_bytes, members
 from bernstein_verify.__main__ import main
 code = main()
 print(code, *sorted(name for name in sys.modules if "." not in name or "serialization" in name))

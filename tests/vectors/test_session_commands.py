@@ -311,5 +311,5 @@ def test_a_session_id_that_is_no_file_name_is_refused(
 ) -> None:
     folder = repository("149-fork-without-step")
     got = bernstein(["session", "fork", session_id, "--json"], folder)
-    assert (got.exit, json.loads(got.stdout)["error"]) == (1, "INVALID_INPUT")
+    assert (got.exit, json.loads(got.stdout)["error"]) == (2, "INVALID_INPUT")
     assert not (folder / ".sdd" / "worktrees").exists()

@@ -56,6 +56,7 @@ def _document(verdict: SessionReceiptVerdict) -> dict[str, Printed]:
         "fault_count": verdict.fault_count,
         "missing_blobs": list(verdict.missing_blobs),
         "unauthenticated": list(verdict.unauthenticated),
+        "layout_findings": list(verdict.layout_findings),
     }
 
 
@@ -65,6 +66,7 @@ def _lines(verdict: SessionReceiptVerdict) -> Iterator[str]:
     yield f"{word} ({verdict.steps} steps of {verdict.manifest.agent_id})"
     yield f"head {verdict.head_hash}"
     yield from (f"fault: {fault.text}" for fault in verdict.faults)
+    yield from (f"finding: {text}" for text in verdict.layout_findings)
     if verdict.missing_blobs:
         yield f"not in the archive: {len(verdict.missing_blobs)} blob(s) that its rows refer to"
     if verdict.unauthenticated:

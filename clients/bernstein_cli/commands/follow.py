@@ -9,8 +9,8 @@ import click
 
 from bernstein_cli.completion import complete_runs
 from bernstein_cli.events_table import event_lines
-from bernstein_cli.output import remark, say
-from bernstein_cli.run_environment import TRUE_WORDS
+from bernstein_cli.output import YELLOW, remark, say
+from bernstein_cli.run_environment import STREAM_VARIABLE, TRUE_WORDS, odd_values
 from bernstein_cli.services_options import require_folder, sdd_dir_option
 from bernstein_cli.table import width
 from bernstein_client.connection import Services
@@ -19,8 +19,6 @@ from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.run_choice import LATEST
 from bernstein_formats.thread import ThreadStep, step_at
-
-STREAM_VARIABLE = "BERNSTEIN_TUI_STREAM"
 
 
 @click.command()
@@ -38,6 +36,8 @@ def follow(*, run_id: str, start: int, stream: bool, as_json: bool, sdd_dir: Pat
     with exit code 1.
     """
     require_folder(sdd_dir)
+    for text in odd_values():
+        remark(f"warning: {text}", YELLOW)
     by_stream = stream or os.environ.get(STREAM_VARIABLE, "").strip().lower() in TRUE_WORDS
     with Services(sdd_dir) as services:
         run = services.journal.get_run(run_id).run_id

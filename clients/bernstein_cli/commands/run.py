@@ -8,9 +8,9 @@ import click
 from bernstein_cli import exit_codes
 from bernstein_cli.automatic_receipt import make_automatic_receipt
 from bernstein_cli.handing_over import hand_over_line
-from bernstein_cli.output import document, remark, say
+from bernstein_cli.output import YELLOW, document, remark, say
 from bernstein_cli.pruning import prune_runs
-from bernstein_cli.run_environment import read_run_environment
+from bernstein_cli.run_environment import odd_values, read_run_environment
 from bernstein_cli.run_progress import progress_view
 from bernstein_cli.run_summary import advice_lines, exit_code, summary_document, summary_lines
 from bernstein_cli.signing_key import without_key
@@ -104,6 +104,8 @@ def _options(
     plan_file: Path, workdir: Path, max_agents: int | None, *, offline_agents: bool
 ) -> RunOptions:
     environment = read_run_environment()
+    for text in odd_values():
+        remark(f"warning: {text}", YELLOW)
     given = without_key(os.environ)
     take_provider_keys()
     return RunOptions(

@@ -1,12 +1,11 @@
 """`bernstein services prune`: let old runs go, or see first which ones would."""
 
-import os
 from pathlib import Path
 
 import click
 
-from bernstein_cli.output import document, remark, say
-from bernstein_cli.run_environment import read_run_environment
+from bernstein_cli.output import YELLOW, document, remark, say
+from bernstein_cli.run_environment import odd_values, read_run_environment
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
 from bernstein_client.connection import Services
 
@@ -26,7 +25,10 @@ def prune(*, keep: int | None, dry_run: bool, sdd_dir: Path, as_json: bool) -> i
     A run that is not sealed, is being read, or is needed by a replay stays, and so does one whose
     folder is a link. Nothing outside a run's own folder is touched.
     """
-    keep = keep or read_run_environment(os.environ).keep_runs
+    if not keep:
+        for text in odd_values():
+            remark(f"warning: {text}", YELLOW)
+    keep = keep or read_run_environment().keep_runs
     if not keep:
         raise click.UsageError("say how many runs stay: --keep N, or BERNSTEIN_REPLAY_RETENTION=N")
     require_folder(sdd_dir)
