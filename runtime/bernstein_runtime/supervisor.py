@@ -121,7 +121,7 @@ class Supervisor:
         """Returns once a supervisor listens, ours or one that was faster."""
         if not self.places.sdd_dir.is_dir():
             raise InvalidInput(
-                f"{self.places.sdd_dir} is not a folder; name the state folder with --sdd-dir",
+                f"{self.places.sdd_dir} is not a folder; make it, or name the state folder",
                 path=self.places.sdd_dir,
             )
         # So that it has its sockets where this client will look for them.

@@ -13,6 +13,7 @@ from bernstein_runtime.clock import Clock
 from bernstein_store.store import Store
 
 WAITS = "the seal in the run's spine waits for the signer, and is added as soon as that is back"
+NO_KEY = "there is no audit key, so spines get no seals; `bernstein services init` makes one"
 log = structlog.get_logger()
 
 
@@ -23,6 +24,7 @@ class SpineSealer:
         self._store = store
         self._clock = clock
         self._pending = pending
+        self._said_no_key = False
 
     def seal(self, run_id: str, head: str) -> str:
         """Add the seal unless it is there; what there is to know, "" if it is."""
@@ -32,8 +34,16 @@ class SpineSealer:
             appended = self._pending.append(self._row(run_id, head))
         except BernsteinError as error:
             log.warning("spine_not_sealed", run_id=run_id, reason=error.reason, error=error.message)
+            if "absent" in error.metadata:
+                return self._no_key()
             return f"the run's spine has no seal: {error.message}"
         return WAITS if appended is None else ""
+
+    def _no_key(self) -> str:
+        """A project without an audit key is as its owner wants it; told once, not at each run."""
+        text = "" if self._said_no_key else NO_KEY
+        self._said_no_key = True
+        return text
 
     def _is_sealed(self, run_id: str, head: str) -> bool:
         found = verify_spine(self._store.read(paths.spine_path(run_id)), None)

@@ -33,7 +33,9 @@ def load_mac_keys(path: Path) -> MacKeys:
         finally:
             os.close(descriptor)
     except FileNotFoundError as error:
-        raise KeyUnusable(f"there is no audit key {path}; {_REMEDY}", source=path) from error
+        raise KeyUnusable(
+            f"there is no audit key {path}; {_REMEDY}", source=path, absent=path
+        ) from error
     except OSError as error:
         raise KeyUnusable(f"audit key {path}: {error.strerror}", source=path) from error
     try:

@@ -110,6 +110,7 @@ def test_without_an_audit_key_a_run_is_finished_all_the_same(project, services) 
     finished = services.journal.finish_run(run_id)
 
     assert "there is no audit key" in finished.notes[0]
+    assert services.journal.finish_run(recorded(services, "r2")).notes == ()  # it was said
     assert not (project.sdd / "lineage").exists() or not list(project.sdd.rglob("spine.jsonl"))
     assert services.journal.verify_run(run_id).identity == "verified"
     assert not key_path(project).exists()

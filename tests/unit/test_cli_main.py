@@ -226,3 +226,10 @@ def test_a_command_that_reads_files_loads_nothing_heavy(command):
     )
     done = run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("before", "code"), [("", -2), ("signal.signal(2, signal.SIG_IGN)", 0)])
+def test_an_interrupt_while_modules_are_loaded_ends_the_command_without_a_word(before, code):
+    program = f"import os, signal; {before}\nimport bernstein_cli.__main__\nos.kill(os.getpid(), 2)"
+    done = run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
