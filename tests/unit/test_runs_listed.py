@@ -55,3 +55,15 @@ def test_a_list_with_a_damaged_run_in_it_fails(sdd, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", command)
         assert main() == code
     assert GONE in capsys.readouterr().out
+
+
+def test_latest_is_the_newest_run_for_the_thread_too(sdd, monkeypatch, capsys):
+    for name, start in (("good", 1.0), ("newer", 2.0)):
+        folder = sdd / "runs" / name
+        folder.mkdir(exist_ok=True)
+        (folder / "journal.jsonl").write_bytes(b"")
+        (folder / "metadata.json").write_text(f'{{"started_at": {start}}}')
+    line = ["thread", "verify", "--run", "latest", "--offline", "--sdd-dir", str(sdd)]
+    monkeypatch.setattr(sys, "argv", ["bernstein", *line])
+    assert main() == 0
+    assert "0 steps match" in capsys.readouterr().out
