@@ -3,11 +3,8 @@
 Refusals keep the peer's codes: {"error": CODE, "detail": text} under --as-json.
 """
 
-import mmap
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -38,7 +35,6 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.public_key import PublicKey, parse_public_pem
-from bernstein_formats.session_archive import Readable
 from bernstein_formats.session_diff import StepDifference, diff_steps
 from bernstein_formats.session_journal_reader import Fault, entries, numbered_rows
 from bernstein_formats.session_journal_verify import StepsVerification, verify_steps
@@ -47,7 +43,8 @@ from bernstein_formats.session_receipt_verify import (
     verify_session_receipt,
 )
 from bernstein_runtime.disk import in_words
-from bernstein_runtime.regular_file import open_regular, read_regular
+from bernstein_runtime.regular_file import read_regular
+from bernstein_verify.questions import mapped_file
 
 MISSING = "agent_journal_missing"
 BOTH_MISSING = "One or both journals are missing."
@@ -187,7 +184,7 @@ def verify_receipt(asked: AskedSteps, words: tuple[str, ...]) -> int:
     except (OSError, KeyUnusable) as error:
         return asked.refuse("public_key_unreadable", in_words(error), exit_codes.USAGE, ok=False)
     try:
-        with _mapped(path) as archive:
+        with mapped_file(path) as archive:
             found = verify_session_receipt(archive, key, head)
     except FileNotFoundError:
         detail = f"receipt not found: {path}"
@@ -205,16 +202,6 @@ def _public_key(path: str | None) -> PublicKey | None:
     if b"-----BEGIN" in data:
         return parse_public_pem(data)
     return PublicKey(data if len(data) == 32 else data.strip())
-
-
-@contextmanager
-def _mapped(path: str) -> Iterator[Readable]:
-    with open_regular(Path(path)) as file:
-        if not os.fstat(file.fileno()).st_size:
-            yield b""
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            yield mapped
 
 
 def _receipt_verdict(asked: AskedSteps, found: SessionReceiptVerdict) -> int:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import InvalidInput
@@ -22,9 +22,16 @@ from bernstein_formats.receipt_lines import (
     write_exactly,
 )
 
+if TYPE_CHECKING:
+    import mmap
+
+# A receipt's bytes, or its mapped file: then no more than a row of it is held at a time.
+Content: TypeAlias = "bytes | mmap.mmap"
+
 _BEFORE_ROWS: Final = re.compile(rb'"journal":\{"event_count":[0-9]+,"events":\[(?=\{)')
 _AFTER_ROWS: Final = b'}],"head_hash":'
 _BETWEEN_ROWS: Final = b'},{"'
+_WINDOW_BYTES: Final = 64 * 1024
 _ROWS_LEFT_OUT: Final = "\x00 rows left out"
 
 
@@ -42,7 +49,7 @@ class ReceiptDocument:
     whole: bool
 
 
-def canonical_document(data: bytes) -> ReceiptDocument:
+def canonical_document(data: Content) -> ReceiptDocument:
     """The file as its own canonical text, or InvalidInput: now, or while its rows are read."""
     begin, end = _row_span(data)
     left_out = write_exactly(_ROWS_LEFT_OUT)
@@ -67,7 +74,7 @@ def parsed_document(data: bytes) -> ReceiptDocument:
     return ReceiptDocument(members, writable, canonical, whole=True)
 
 
-def _row_span(data: bytes) -> tuple[int, int]:
+def _row_span(data: Content) -> tuple[int, int]:
     before = _BEFORE_ROWS.search(data)
     end = data.rfind(_AFTER_ROWS) + 1
     if before is None or end <= before.end():
@@ -75,15 +82,13 @@ def _row_span(data: bytes) -> tuple[int, int]:
     return before.end(), end
 
 
-def _rows(data: bytes, begin: int, end: int) -> Iterator[tuple[Row, Write]]:
-    text: str | None = None
+def _rows(data: Content, begin: int, end: int) -> Iterator[tuple[Row, Write]]:
     while begin < end:
         stop = data.find(_BETWEEN_ROWS, begin, end) + 1 or end
         try:
             row = read_canonical_row(data[begin:stop])
         except InvalidInput:  # objects side by side within the row look like its end
-            text = text or data.decode("ascii", errors="replace")
-            stop = _end_of_value(text, begin)
+            stop = _end_of_value(data, begin, end)
             row = read_canonical_row(data[begin:stop])
         yield row
         if stop > end or (stop < end and data[stop : stop + 1] != b","):
@@ -91,9 +96,16 @@ def _rows(data: bytes, begin: int, end: int) -> Iterator[tuple[Row, Write]]:
         begin = stop + 1
 
 
-def _end_of_value(text: str, begin: int) -> int:
-    try:
-        value: tuple[JsonValue, int] = json.JSONDecoder().raw_decode(text, begin)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput("not a JSON value") from error
-    return value[1]
+def _end_of_value(data: Content, begin: int, end: int) -> int:
+    """Where the value at `begin` ends, looked for in ever larger parts."""
+    size = _WINDOW_BYTES
+    while True:
+        text = data[begin : min(begin + size, end)].decode("ascii", errors="replace")
+        try:
+            value: tuple[JsonValue, int] = json.JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError) as error:
+            if begin + size >= end:
+                raise InvalidInput("not a JSON value") from error
+            size *= 4
+            continue
+        return begin + value[1]

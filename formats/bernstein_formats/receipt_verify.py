@@ -31,7 +31,12 @@ from bernstein_formats.receipt_members import (
     member_warnings,
     require_objects,
 )
-from bernstein_formats.receipt_read import ReceiptDocument, canonical_document, parsed_document
+from bernstein_formats.receipt_read import (
+    Content,
+    ReceiptDocument,
+    canonical_document,
+    parsed_document,
+)
 from bernstein_formats.receipt_verdict import ReceiptStatus, ReceiptTier, ReceiptVerdict
 from bernstein_formats.run_receipt import (
     PAYLOAD_TYPE,
@@ -64,7 +69,7 @@ class _Demands:
 
 
 def verify_receipt(
-    data: bytes,
+    data: Content,
     pin: PublicKey | bytes | None = None,
     cose: bytes | None = None,
     *,
@@ -87,7 +92,7 @@ def verify_receipt(
     except InvalidInput:
         pass  # not canonical after all: what the file is instead is decided on the whole
     try:
-        document = parsed_document(data)
+        document = parsed_document(data[:])
     except InvalidInput as error:
         text = f"the receipt is not one JSON object of unique members: {error.message}"
         return ReceiptVerdict(ReceiptStatus.MALFORMED, errors=(text,))

@@ -1,23 +1,55 @@
 """The verifier's files and answers: folders, siblings, pinned runs, journals, archives."""
 
 import json
+import mmap
 import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from bernstein_formats import receipt_read
+from bernstein_formats.canonical import Profile
+from bernstein_formats.event_journal import event_hash, payload_hash
+from bernstein_formats.public_key import PublicKey
+from bernstein_formats.receipt_build import ReceiptBuilder
+from bernstein_formats.receipt_file import receipt_head, receipt_tail
+from bernstein_formats.run_receipt import ReceiptSignature
 from bernstein_formats.session_archive import end_bytes, members
+from bernstein_verify import questions
 from bernstein_verify.__main__ import main
-from bernstein_verify.receipts import receipts_in, worst_exit_code
+from bernstein_verify.questions import Question
+from bernstein_verify.receipts import check_receipt, receipts_in, worst_exit_code
 
 DATA = Path(__file__).parents[1] / "vectors" / "data"
 GOOD = DATA / "receipts" / "b02-journal-and-spine" / "expected"
 OF_ANOTHER = DATA / "receipts" / "b01-minimal" / "expected" / "run-receipt.cose"
 RUN_ID = "run-2026-03-01-a"
 JOURNAL = DATA / "event-journal" / "157-cli" / "sdd" / "runs" / "ok" / "journal.jsonl"
+
+
+def a_journal(payloads):
+    head, lines = "", []
+    for index, payload in enumerate(payloads):
+        digest = payload_hash({"event": "x", **payload}, "x", Profile.PY_JSON)
+        link = event_hash(head, "x", digest, index, Profile.PY_JSON)
+        row = {"index": index, "event": "x", **payload, "prev_hash": head}
+        lines.append(json.dumps({**row, "payload_hash": digest, "event_hash": link}).encode())
+        head = link
+    return lines
+
+
+def a_receipt(lines):
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    builder = ReceiptBuilder("r", event_count=len(lines))
+    events = b"".join(builder.event_chunks(lines))
+    subject, public = builder.subject(), PublicKey(key.public_key().public_bytes_raw())
+    signature = ReceiptSignature("k", public, key.sign(subject.preimage()))
+    return receipt_head(len(lines)) + events + receipt_tail(subject, (), signature)
 
 
 @pytest.fixture
@@ -134,6 +166,26 @@ def test_a_folder_of_receipts_takes_every_json_file_for_one(good, tmp_path):
 def test_a_folder_without_receipts_is_malformed(verifier, tmp_path):
     done = verifier("receipt", tmp_path, "--json")
     assert (done[0], answer(done)["status"]) == (1, "malformed")
+
+
+def test_rows_are_read_from_the_file_and_dropped(tmp_path, monkeypatch):
+    """Whatever its size: the file is mapped, and no more than a row of it is held."""
+    monkeypatch.setattr(questions, "_KEPT_BYTES", mmap.ALLOCATIONGRANULARITY)
+    monkeypatch.setattr(receipt_read, "_WINDOW_BYTES", 16)
+    path = tmp_path / "large.json"
+    payload = "y" * 8000
+    journal = a_journal(
+        [{"text": payload, "list": [{"a": 1}, {"b": number}]} for number in range(500)]
+    )
+    path.write_bytes(a_receipt(journal))
+    assert path.stat().st_size > 4_000_000
+    check_receipt(str(path), Question())  # loads what is loaded once
+    tracemalloc.start()
+    checked = check_receipt(str(path), Question())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert checked.exit_code == 0
+    assert peak < 1_000_000
 
 
 @pytest.mark.parametrize("needs", ["--public-key", "--key-chain"])

@@ -1,14 +1,12 @@
 """`bernstein-verify archive FILE`."""
 
 import argparse
-import mmap
 from collections.abc import Iterator
 
-from bernstein_formats.errors import ReceiptMalformed
 from bernstein_formats.public_key import parse_public_pem
 from bernstein_formats.session_receipt_verify import SessionReceiptVerdict, verify_session_receipt
 from bernstein_verify.output import GREEN, RED, Printed, document, remark, say
-from bernstein_verify.questions import open_file, read_file
+from bernstein_verify.questions import mapped_file, read_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,13 +21,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def answer(options: argparse.Namespace) -> int:
     """Verify the archive; gives the exit code. Raises ReceiptMalformed where it is none."""
     key = None if options.public_key is None else parse_public_pem(read_file(options.public_key))
-    with open_file(options.path) as file:
-        try:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError as error:
-            raise ReceiptMalformed(f"{options.path} is empty") from error
-        with mapped:
-            verdict = verify_session_receipt(mapped, key, options.expect_head)
+    with mapped_file(options.path) as archive:
+        verdict = verify_session_receipt(archive, key, options.expect_head)
     if options.as_json:
         document(_document(verdict))
     else:

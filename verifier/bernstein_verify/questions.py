@@ -1,13 +1,19 @@
 """What an auditor knows beforehand, and holds a file against: a key, a chain, a run, a time."""
 
 import errno
+import mmap
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from bernstein_formats.receipt_trust import ChainEvidence
+
+# A multiple of every page size.
+_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,29 @@ def open_file(path: str) -> IO[bytes]:
         file.close()
         raise _not_regular(path)
     return file
+
+
+@contextmanager
+def mapped_file(path: str) -> Iterator["bytes | mmap.mmap"]:
+    """A file's bytes without a copy of them. Raises as `read_file`."""
+    with open_file(path) as file:
+        if not os.fstat(file.fileno()).st_size:
+            yield b""  # which cannot be mapped
+            return
+        with _Passing(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            yield mapped
+
+
+class _Passing(mmap.mmap):
+    """Lets go of what was read: memory does not grow with a file that is gone through once."""
+
+    _left = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice) and (key.start or 0) - self._left > _KEPT_BYTES:
+            self.madvise(mmap.MADV_DONTNEED, self._left, _KEPT_BYTES)
+            self._left += _KEPT_BYTES
+        return super().__getitem__(key)
 
 
 def _without_waiting(path: str, flags: int) -> int:

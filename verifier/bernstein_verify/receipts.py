@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bernstein_formats.receipt_read import Content
 from bernstein_formats.receipt_verdict import ReceiptStatus, ReceiptVerdict
 from bernstein_formats.receipt_verify import verify_receipt
 from bernstein_formats.run_receipt import COSE_FILE, RECEIPT_FILE, cose_name
-from bernstein_verify.questions import Question, read_file, unreadable_text
+from bernstein_verify.questions import Question, mapped_file, read_file, unreadable_text
 
 UNREADABLE_EXIT: Final = 1
 # Worst first: forged, by a stranger, no receipt at all, by somebody.
@@ -27,12 +28,20 @@ class Checked:
 
 def check_receipt(path: str, question: Question) -> Checked:
     """Verify one file, and with it its COSE file where there is one."""
-    cose, cose_error = None, ""
-    cose_path, is_shared = _cose_file(path)
     try:
-        data = read_file(path)
+        with mapped_file(path) as data:
+            verdict = _verdict(path, data, question)
     except (OSError, ValueError) as error:
         return unreadable(path, unreadable_text(error))
+    exit_code = verdict.exit_code(
+        require_provenance=question.require_provenance, strict=question.strict
+    )
+    return Checked(path, exit_code, verdict)
+
+
+def _verdict(path: str, data: Content, question: Question) -> ReceiptVerdict:
+    cose, cose_error = None, ""
+    cose_path, is_shared = _cose_file(path)
     try:
         cose = read_file(cose_path) if cose_path else None
     except OSError as error:
@@ -46,11 +55,8 @@ def check_receipt(path: str, question: Question) -> Checked:
         cose_may_be_of_another=is_shared,
     )
     if cose_error:
-        verdict = _without_cose(verdict, f"the COSE file cannot be read: {cose_error}")
-    exit_code = verdict.exit_code(
-        require_provenance=question.require_provenance, strict=question.strict
-    )
-    return Checked(path, exit_code, verdict)
+        return _without_cose(verdict, f"the COSE file cannot be read: {cose_error}")
+    return verdict
 
 
 def _without_cose(verdict: ReceiptVerdict, error: str) -> ReceiptVerdict:
