@@ -49,7 +49,10 @@ def parse_bound(text: str) -> int:
     """
     match = _CALENDAR.fullmatch(text)
     if match is None:
-        return parse_instant(text)
+        try:
+            return parse_instant(text)
+        except InvalidInput as error:
+            raise InvalidInput(f"{error.message}; or a day of UTC, YYYY-MM-DD") from error
     year, month, day = match.groups(default="01")
     return parse_instant(f"{year}-{month}-{day}T00:00:00Z")
 

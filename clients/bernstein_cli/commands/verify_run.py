@@ -150,7 +150,8 @@ def _build(
         def build(write: Write) -> BuiltReceipt:
             return ask(write=write, progress=progress)
 
-        return write_receipt(output, build)
+        built, cose = write_receipt(output, build)
+        return built, cose if output.is_symlink() else output.with_name(cose.name)
 
 
 def built_document(built: BuiltReceipt, receipt: Path, cose: Path) -> dict[str, Printed]:
