@@ -6,6 +6,7 @@ and the call is made again.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue, parse_json, spelled
@@ -20,6 +21,8 @@ from bernstein_formats.fingerprint import (
 from bernstein_formats.modes import RuntimeMode
 
 ANSWERS_FOLDER: Final = "answers"
+# What differs where the provider of that name was somewhere else.
+ADDRESS: Final = "address"
 _SHOWN_CHARACTERS: Final = 60
 _SHOWN_DIGEST: Final = 15
 
@@ -29,6 +32,8 @@ class StoredAnswer:
     """An answer and what it answers; `facts` are the components that can be told in plain words."""
 
     composite: str
+    # Of the base URL of the provider that gave it.
+    address_sha256: str
     components: Mapping[str, str]
     facts: Mapping[str, JsonValue]
     run_id: str
@@ -40,13 +45,25 @@ def answers_path(mode: RuntimeMode) -> str:
     return f"{ANSWERS_FOLDER}/{mode.value}.jsonl"
 
 
+def address_digest(address: str) -> str:
+    """SHA-256 of a provider's base URL, in hex: the URL itself may be somebody's secret."""
+    return sha256(address.encode()).hexdigest()
+
+
 def answer_line(
-    key: FingerprintInput, fingerprint: Fingerprint, response: str, run_id: str, ts: float
+    key: FingerprintInput,
+    fingerprint: Fingerprint,
+    address: str,
+    response: str,
+    *,
+    run_id: str,
+    ts: float,
 ) -> bytes:
     """Write a line, line feed included."""
     row: dict[str, JsonValue] = {
         "ts": ts,
         "fingerprint": fingerprint.composite,
+        "address_sha256": address_digest(address),
         "components": dict(fingerprint.components),
         "facts": shown_facts(key),
         "run_id": run_id,
@@ -64,28 +81,37 @@ def parse_answer(line: bytes) -> StoredAnswer | None:
     match row:
         case {
             "fingerprint": str() as composite,
+            "address_sha256": str() as address,
             "components": dict() as components,
             "facts": dict() as facts,
             "run_id": str() as run_id,
             "response": response,
         } if composite:
             texts = {name: each for name, each in components.items() if isinstance(each, str)}
-            return StoredAnswer(composite, texts, facts, run_id, response)
+            return StoredAnswer(composite, address, texts, facts, run_id, response)
     return None
 
 
 def divergence(
-    key: FingerprintInput, asked: Fingerprint, stored: Iterable[StoredAnswer]
+    key: FingerprintInput,
+    asked: Fingerprint,
+    address: str | None,
+    stored: Iterable[StoredAnswer],
 ) -> ReplayDivergenceError:
     """Say that nothing is stored for a call, what comes nearest, and in which fields it differs.
 
     Nearest is what differs in the fewest components; the mode never counts, since each store has
     its own. No text of a prompt is ever told.
     """
+    digest = address_digest(address) if address else ""
     nearest: StoredAnswer | None = None
     differing: tuple[str, ...] = COMPONENTS
     for each in stored:
         found = _without_mode(differing_components(asked.components, each.components))
+        # Without an address, what is equal was no answer only because several have given one.
+        elsewhere = each.address_sha256 != digest if digest else not found
+        if elsewhere:
+            found = (*found, ADDRESS)
         if len(found) < len(differing):
             nearest, differing = each, found
     told = _told(key, nearest, differing) if nearest else "nothing at all is stored"

@@ -44,11 +44,14 @@ def readable_modes(mode: RuntimeMode) -> tuple[RuntimeMode, ...]:
     return tuple(reversed(_ARROW[: _ARROW.index(mode) + 1]))
 
 
-def may_replay(mode: RuntimeMode, recorded: RuntimeMode) -> bool:
-    """Whether a recording made in `recorded` may answer a session of `mode`.
+def may_replay(mode: RuntimeMode | None, recorded: RuntimeMode | None) -> bool:
+    """Whether a call recorded in `recorded` may answer a session of `mode`; None is no mode.
 
-    A strict replay may read any: it stores nothing that could flow on.
+    headless-replay may read any: it stores nothing that could flow on. Calls without a mode answer
+    sessions without one, and no other: nobody knows what they were made for.
     """
+    if mode is None or recorded is None:
+        return mode is recorded or mode is RuntimeMode.HEADLESS_REPLAY
     return mode.is_hermetic or recorded in readable_modes(mode)
 
 

@@ -1,7 +1,7 @@
 """How a session answers a call: from a live model, or from a recording."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -127,12 +127,15 @@ class ReplayAnswers:
         replayed: Summary,
         folder: str,
         *,
+        check: Callable[[Mapping[str, JsonValue], int], None],
         live: LiveAnswers,
         recording: Recording | None,
         gate: Gate,
         marks: Marks | None = None,
     ) -> None:
-        """`folder` is the recorded run's, for people; `recording` takes what is served, if any."""
+        """`folder` is the recorded run's, for people; `check` raises for a recorded call that this
+        session may not read; `recording` takes what is served, if any."""
+        self._check = check
         self._marks = marks
         self._replay = replay
         self._replayed = replayed
@@ -149,6 +152,7 @@ class ReplayAnswers:
             found = self._replay.look_up(call, caller.lane)
         if isinstance(found, Miss):
             return self._missed(found, call, caller)
+        self._check(found.row, found.line)
         response_json = answer_json(found.response, line=found.line)
         served = Served(response_json, Source.RECORDED, call.key())
         if self._marks is not None:

@@ -13,6 +13,7 @@ import structlog
 
 from bernstein_formats.cached_answers import (
     StoredAnswer,
+    address_digest,
     answer_line,
     answers_path,
     parse_answer,
@@ -43,25 +44,33 @@ class KeptAnswers:
         self._files = {mode: _Answers(store, mode) for mode in RuntimeMode}
         self._clock = clock
 
-    def find(self, key: FingerprintInput) -> Kept | None:
-        """The first kept answer among the modes that the key's mode may read; changes nothing."""
+    def find(self, key: FingerprintInput, address: str | None) -> Kept | None:
+        """The first kept answer among the modes that the key's mode may read; changes nothing.
+
+        It is of the provider at this address, or without one of the only one that gave any.
+        """
         for mode in readable_modes(key.runtime_mode):
-            answer = self._files[mode].find(in_mode(key, mode).composite)
+            answer = self._files[mode].find(in_mode(key, mode).composite, address)
             if answer is not None:
                 return Kept(answer, mode)
         return None
 
-    def keep(self, key: FingerprintInput, made: Fingerprint, response: str, run_id: str) -> None:
-        """Keep a live answer under the key's own mode; the first one of a fingerprint stays.
+    def keep(
+        self, key: FingerprintInput, made: Fingerprint, address: str, response: str, run_id: str
+    ) -> None:
+        """Keep a live answer under the key's own mode; the first one of a fingerprint and an
+        address stays.
 
         What cannot be kept costs another call later, so it is only told to the log.
         """
         mode = key.runtime_mode
         if mode.is_hermetic:
             raise CacheModeError(f"nothing is stored in {mode}", mode=mode)
-        line = answer_line(key, made, response, run_id, self._clock.now_seconds())
+        line = answer_line(
+            key, made, address, response, run_id=run_id, ts=self._clock.now_seconds()
+        )
         try:
-            self._files[mode].add(made.composite, line)
+            self._files[mode].add(made.composite, address_digest(address), line)
         except BernsteinError as error:
             log.warning("answer_not_kept", run_id=run_id, mode=mode, reason=error.reason)
 
@@ -84,33 +93,39 @@ class _Answers:
         self._name = answers_path(mode)
         self._lock = threading.Lock()
         self._log: Log | None = None
-        self._places: dict[str, tuple[int, int]] | None = None
+        # Fingerprint → digest of the provider's address → place.
+        self._places: dict[str, dict[str, tuple[int, int]]] | None = None
 
-    def find(self, composite: str) -> StoredAnswer | None:
+    def find(self, composite: str, address: str | None) -> StoredAnswer | None:
         with self._lock:
-            place = self._indexed().get(composite)
+            places = self._indexed().get(composite, {})
+            if address is None:
+                digest = next(iter(places), "") if len(places) == 1 else ""
+            else:
+                digest = address_digest(address)
+            place = places.get(digest)
         found = self._read(place) if place else None
-        if found is not None and found.composite == composite:
+        if found is not None and (found.composite, found.address_sha256) == (composite, digest):
             return found
         with self._lock:  # what a crash left unacknowledged is gone once the file is written again
-            self._indexed().pop(composite, None)
+            self._indexed().get(composite, {}).pop(digest, None)
         return None
 
-    def add(self, composite: str, line: bytes) -> None:
+    def add(self, composite: str, digest: str, line: bytes) -> None:
         with self._lock:
-            places = self._indexed()
-            if composite in places:
+            places = self._indexed().setdefault(composite, {})
+            if digest in places:
                 return
             if self._log is None:
                 self._log = self._store.open_log(self._name)
             start = self._log.size
             self._log.append(line, [])
-            places[composite] = (start, len(line))
+            places[digest] = (start, len(line))
 
     def newest(self) -> Iterator[StoredAnswer]:
         with self._lock:
-            places = list(reversed(self._indexed().values()))
-        for place in places:
+            places = [place for each in self._indexed().values() for place in each.values()]
+        for place in sorted(places, reverse=True):
             found = self._read(place)
             if found is not None:
                 yield found
@@ -121,7 +136,7 @@ class _Answers:
                 self._log.close()
                 self._log = None
 
-    def _indexed(self) -> dict[str, tuple[int, int]]:
+    def _indexed(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Made at the first use. The caller holds the lock."""
         if self._places is None:
             self._places = {}
@@ -129,7 +144,8 @@ class _Answers:
             for line in _lines(self._store.read(self._name)):
                 found = parse_answer(line)
                 if found is not None:
-                    self._places.setdefault(found.composite, (start, len(line) + 1))
+                    places = self._places.setdefault(found.composite, {})
+                    places.setdefault(found.address_sha256, (start, len(line) + 1))
                 start += len(line) + 1
         return self._places
 

@@ -3,7 +3,7 @@
 Rules: docs/formats/determinism.md, section 4.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from bernstein_formats.cached_answers import changed_call, divergence
@@ -12,6 +12,7 @@ from bernstein_formats.errors import (
     CacheModeError,
     InvalidInput,
     ReplayMissError,
+    RowMalformed,
     SeedRequiredError,
 )
 from bernstein_formats.fingerprint import (
@@ -26,7 +27,7 @@ from bernstein_formats.llm_replay import Answer
 from bernstein_formats.modes import RuntimeMode, may_replay, parse_mode
 from bernstein_recorder.answering import Account, LiveAnswers, Served, Source, answer_json
 from bernstein_recorder.gate import Gate
-from bernstein_recorder.kept_answers import KeptAnswers
+from bernstein_recorder.kept_answers import Kept, KeptAnswers
 from bernstein_recorder.recording import Recording, Summary
 
 
@@ -87,14 +88,20 @@ def check_session(mode: RuntimeMode | None, *, seed: int | None, allow_live_miss
         )
 
 
-def check_direction(mode: RuntimeMode, recorded: RuntimeMode, run_id: str) -> None:
-    """Refuse a replay against the direction of the modes. Raises CacheModeError."""
-    if not may_replay(mode, recorded):
+def check_direction(
+    mode: RuntimeMode | None, run_id: str, row: Mapping[str, JsonValue], line: int
+) -> None:
+    """Refuse a recorded call of a mode that `mode` does not read. Raises CacheModeError,
+    RowMalformed."""
+    recorded = mode_of_row(row, line)
+    if row and not may_replay(mode, recorded):
         raise CacheModeError(
-            f"run {run_id} was recorded as {recorded}, which {mode} does not read: answers flow"
-            " interactive → headless-eval → headless-replay; replay it as headless-replay",
+            f"run {run_id}, line {line}: recorded {_told(recorded)}, which a session"
+            f" {_told(mode)} does not read: answers flow interactive → headless-eval →"
+            " headless-replay; replay the run as headless-replay",
             mode=mode,
             recorded_mode=recorded,
+            line=line,
         )
 
 
@@ -104,12 +111,16 @@ class ModedAnswers:
     def __init__(
         self,
         scope: Scope,
+        address: Callable[[CallRequest], str | None],
         kept: KeptAnswers,
         live: LiveAnswers,
+        *,
         recording: Recording | None,
         gate: Gate,
     ) -> None:
+        """`address` gives where a call's provider is; None: wherever it may be."""
         self._scope = scope
+        self._address = address
         self._kept = kept
         self._live = live
         self._recording = recording
@@ -119,13 +130,17 @@ class ModedAnswers:
         call = self._scope.seeded(call)
         key = self._scope.key(call, caller)
         made = compute_fingerprint(key)
-        served = self._given_before(made, call, caller) or self._from_kept(key, made, call, caller)
-        if served is not None:
-            return served
-        if self._scope.mode.is_hermetic:
-            raise divergence(key, made, self._kept.nearby(self._scope.mode))
+        given = self._given_before(made, call, caller)
+        if given is not None:
+            return given
+        address = self._address(call)
+        found = self._kept.find(key, address)
+        if found is not None:
+            return self._from_kept(found, key, made, call, caller)
+        if address is None or self._scope.mode.is_hermetic:
+            raise divergence(key, made, address, self._kept.nearby(self._scope.mode))
         served = self._live.answer(call, replace(caller, about=_about(key, made, "live")))
-        self._kept.keep(key, made, served.text(), self._scope.run_id)
+        self._kept.keep(key, made, address, served.text(), self._scope.run_id)
         return replace(served, fingerprint=made.composite, stored_mode=self._scope.mode)
 
     def account(self) -> Account:
@@ -142,11 +157,13 @@ class ModedAnswers:
         return Served(text, source, call.key(), "", made.composite, stored)
 
     def _from_kept(
-        self, key: FingerprintInput, made: Fingerprint, call: CallRequest, caller: Caller
-    ) -> Served | None:
-        found = self._kept.find(key)
-        if found is None:
-            return None
+        self,
+        found: Kept,
+        key: FingerprintInput,
+        made: Fingerprint,
+        call: CallRequest,
+        caller: Caller,
+    ) -> Served:
         if self._recording is not None:
             about = _about(key, made, "cache") | {"stored_mode": found.mode.value}
             with self._gate.inside():
@@ -158,9 +175,8 @@ class ModedAnswers:
 class ReplayedMarks:
     """What a replay with a mode checks besides the call key."""
 
-    def __init__(self, scope: Scope, recorded_run_id: str) -> None:
+    def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._recorded_run_id = recorded_run_id
 
     def seeded(self, call: CallRequest) -> CallRequest:
         return self._scope.seeded(call)
@@ -175,10 +191,9 @@ class ReplayedMarks:
         in its own mode, is another."""
         key = self._scope.key(call, caller)
         made = compute_fingerprint(key)
-        row_mode = mode_of_row(found.row)
-        check_direction(self._scope.mode, row_mode, self._recorded_run_id)
+        row_mode = mode_of_row(found.row, found.line)
         recorded = found.row.get("fingerprint")
-        if recorded is not None:
+        if recorded is not None and row_mode is not None:
             then = compute_fingerprint(replace(key, runtime_mode=row_mode))
             if then.composite != recorded:
                 raise changed_call(key, then, found.row, found.line)
@@ -192,10 +207,23 @@ class ReplayedMarks:
         return error
 
 
-def mode_of_row(row: Mapping[str, JsonValue]) -> RuntimeMode:
-    """The mode that a recorded call was made in; without a mark it flows as an interactive one."""
+def mode_of_row(row: Mapping[str, JsonValue], line: int) -> RuntimeMode | None:
+    """The mode that a recorded call was made in; None without a mark. Raises RowMalformed."""
     text = row.get("mode")
-    return RuntimeMode(text) if text in list(RuntimeMode) else RuntimeMode.INTERACTIVE
+    if text is None:
+        return None
+    found = next((mode for mode in RuntimeMode if mode.value == text), None)
+    if found is None:
+        raise RowMalformed(
+            f"line {line}: the recorded call's mode is none that there is; restore the recording"
+            " from a copy",
+            line=line,
+        )
+    return found
+
+
+def _told(mode: RuntimeMode | None) -> str:
+    return f"as {mode}" if mode else "without a mode"
 
 
 def seed_of_row(row: Mapping[str, JsonValue]) -> int | None:

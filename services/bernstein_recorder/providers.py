@@ -93,6 +93,14 @@ class Providers:
         )
         return _text_in(name, dialect, body)
 
+    def address(self, call: CallRequest, session: Settings) -> str:
+        """The base URL that a call would go to. Raises InvalidInput."""
+        self.check(call)
+        name = call.provider
+        if name in session:
+            return session[name].base_url
+        return checked(Provider(name, self._configured_base_url(name))).base_url
+
     def check(self, call: CallRequest) -> None:
         """Refuse a call that no live provider could take, before anything is done for it."""
         if call.provider == "none":
@@ -116,8 +124,10 @@ class Providers:
                 self._transport = None
 
     def _configured(self, name: str) -> Provider:
-        base_url = str(getattr(self._config, f"{name}_base_url"))
-        return checked(Provider(name, base_url, self._key_in(name)))
+        return checked(Provider(name, self._configured_base_url(name), self._key_in(name)))
+
+    def _configured_base_url(self, name: str) -> str:
+        return str(getattr(self._config, f"{name}_base_url"))
 
     def _key_in(self, name: str) -> str:
         path = str(getattr(self._config, f"{name}_key_file"))

@@ -2,8 +2,9 @@
 
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import (
@@ -46,8 +47,8 @@ class Tally:
         self._begun: list[bytes] = []
         self._begun_at = 0
         self.lines = 0
-        # What the first call says of its mode; None while there is no call.
-        self.mode: str | None = None
+        # The modes of the calls; "" is that of a call without one.
+        self.modes: set[str] = set()
         # Request id → where its row stands.
         self.rows: dict[str, tuple[int, int]] = {}
 
@@ -74,6 +75,11 @@ class Tally:
         calls = self._calls + (_call_in(rest) is not None)
         return Summary(calls, self._size, self._digest.digest())
 
+    def modes_with(self, data: bytes) -> set[str]:
+        """The modes of all calls, if these bytes were the next."""
+        lines = b"".join([*self._begun, data]).split(b"\n")
+        return self.modes | {_mode_in(row) for line in lines if (row := _call_in(line))}
+
     def _end_line(self) -> None:
         line = b"".join(self._begun)
         self._begun.clear()
@@ -81,12 +87,24 @@ class Tally:
         row = _call_in(line)
         if row is not None:
             self._calls += 1
-            if self.mode is None:
-                self.mode = str(row.get("mode") or RuntimeMode.INTERACTIVE.value)
+            self.modes.add(_mode_in(row))
             request_id = row.get("request_id")
             if isinstance(request_id, str):
                 self.rows[request_id] = (self._begun_at, len(line))
         self._begun_at += len(line)
+
+
+# What calls may be of where they are stored; "" is no mode.
+_STORING: Final = {"", *(mode.value for mode in RuntimeMode if not mode.is_hermetic)}
+
+
+def _told(mode: str) -> str:
+    return f"of {mode[:40]}" if mode else "without a mode"
+
+
+def _mode_in(row: Mapping[str, JsonValue]) -> str:
+    mode = row.get("mode")
+    return "" if mode is None else str(mode)
 
 
 def _call_in(line: bytes) -> dict[str, JsonValue] | None:
@@ -130,7 +148,8 @@ class Recording:
         self.run_id = run_id
         # After a failure other than a full disk nobody knows the file: open it anew.
         self.failure: BernsteinError | None = None
-        self._claimed = ""
+        # What calls are to be of, as text; "" is no mode, None not said yet.
+        self._claimed: str | None = None
         self._store = store
         self._clock = clock
         self._name = llm_calls_path(run_id)
@@ -154,18 +173,12 @@ class Recording:
                 line=line,
             )
 
-    def claim(self, mode: RuntimeMode) -> None:
+    def claim(self, mode: RuntimeMode | None) -> None:
         """Write calls of this mode from now on. Raises CacheModeError where it holds another's."""
         with self._queue.writing:
-            held = self._tally.mode or self._claimed or mode.value
-            self._claimed = held
-        if held != mode.value:
-            raise CacheModeError(
-                f"run {self.run_id} holds calls of {held}, and none of {mode} are added to them:"
-                " record into a run of their own",
-                mode=mode,
-                recorded_mode=held,
-            )
+            wanted = mode.value if mode else ""
+            self._check_one_mode(self._tally.modes | {wanted})
+            self._claimed = wanted
 
     def summary(self) -> Summary:
         """The recording as acknowledged."""
@@ -206,13 +219,15 @@ class Recording:
             raise entry.failure
 
     def append_verbatim(self, data: bytes, start_offset: int) -> int:
-        """Append stored bytes at `start_offset`; the same bytes again change nothing."""
+        """Append stored bytes at `start_offset`; the same bytes again change nothing. Raises
+        CacheModeError for calls of a mode that the recording is not of."""
         with self._queue.writing:
             self._write(self._queue.take())
             size = self._log.size
             if start_offset != size:
                 self._check_is_there(data, start_offset, size)
                 return size
+            self._check_one_mode(self._tally.modes_with(data))
             entry = _Waiting(data, f"append-{start_offset}")
             self._write([entry])
             if entry.failure is not None:
@@ -223,6 +238,20 @@ class Recording:
         """Let go of the file."""
         with self._queue.writing:
             self._log.close()
+
+    def _check_one_mode(self, modes: set[str]) -> None:
+        """Whoever writes, a recording holds calls of one mode that stores any."""
+        held = modes if self._claimed is None else modes | {self._claimed}
+        if len(held) > 1:
+            both = " and calls ".join(map(_told, sorted(held)))
+            raise CacheModeError(
+                f"run {self.run_id} would hold calls {both}: record them into a run of their own",
+                run_id=self.run_id,
+            )
+        if not held <= _STORING:
+            raise CacheModeError(
+                f"run {self.run_id}: calls {_told(*held)} are stored nowhere", run_id=self.run_id
+            )
 
     def _check_is_there(self, data: bytes, start: int, size: int) -> None:
         end = start + len(data)

@@ -8,7 +8,9 @@ import secrets
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import (
     BernsteinError,
     Conflict,
@@ -31,11 +33,10 @@ from bernstein_recorder.moded import (
     Scope,
     check_direction,
     check_session,
-    mode_of_row,
     seed_of_row,
 )
 from bernstein_recorder.once import Once
-from bernstein_recorder.providers import Providers, checked
+from bernstein_recorder.providers import Providers, Settings, checked
 from bernstein_recorder.recorded_runs import RecordedRuns
 from bernstein_recorder.recording import Recording, Summary
 from bernstein_recorder.recordings import Recordings
@@ -75,12 +76,10 @@ class Wanted:
         return self.record and (not self.replay_run_id or self.allow_live_miss)
 
     @property
-    def policy_mode(self) -> RuntimeMode:
-        """The mode whose rules hold: a session without one is no loophole between the others."""
-        if self.mode is not None:
-            return self.mode
+    def policy_mode(self) -> RuntimeMode | None:
+        """The mode whose rules hold: a strict replay without a mode is one of headless-replay."""
         is_strict = bool(self.replay_run_id) and not self.allow_live_miss
-        return RuntimeMode.HEADLESS_REPLAY if is_strict else RuntimeMode.INTERACTIVE
+        return RuntimeMode.HEADLESS_REPLAY if self.mode is None and is_strict else self.mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +202,7 @@ class Sessions:
             answering = ReplayAnswers(
                 *replay,
                 folder,
+                check=partial(check_direction, wanted.policy_mode, wanted.replay_run_id),
                 live=live,
                 recording=recording,
                 gate=gate,
@@ -210,7 +210,10 @@ class Sessions:
             )
         elif wanted.mode is not None:
             scope = _scope(wanted, wanted.mode, wanted.seed)
-            answering = ModedAnswers(scope, self._kept, live, recording, gate)
+            address = partial(self._address, wanted.mode, settings)
+            answering = ModedAnswers(
+                scope, address, self._kept, live, recording=recording, gate=gate
+            )
         session_id = f"{wanted.kind}-{secrets.token_hex(8)}"
         session = Session(wanted, answering, gate, self._clock.monotonic_seconds())
         with self._lock:
@@ -225,16 +228,24 @@ class Sessions:
         replay = self._recorded.replay(
             wanted.replay_run_id, strict=not wanted.allow_live_miss, expected=wanted.expected
         )
-        recorded = mode_of_row(self._recorded.first_call(wanted.replay_run_id))
-        check_direction(wanted.policy_mode, recorded, wanted.replay_run_id)
+        # Each call is checked when it is given; most recordings are told apart by their first.
+        check_direction(wanted.policy_mode, wanted.replay_run_id, self._first_call(wanted), 1)
         return replay
+
+    def _first_call(self, wanted: Wanted) -> dict[str, JsonValue]:
+        return self._recorded.first_call(wanted.replay_run_id)
+
+    def _address(self, mode: RuntimeMode, settings: Settings, call: CallRequest) -> str | None:
+        """Where a call would go; None where the session asks nobody and does not care."""
+        if mode.is_hermetic and call.provider not in settings:
+            return None
+        return self._providers.address(call, settings)
 
     def _marks(self, wanted: Wanted) -> ReplayedMarks | None:
         if wanted.mode is None:
             return None
-        first = self._recorded.first_call(wanted.replay_run_id)
-        seed = seed_of_row(first) if wanted.seed is None else wanted.seed
-        return ReplayedMarks(_scope(wanted, wanted.mode, seed), wanted.replay_run_id)
+        seed = seed_of_row(self._first_call(wanted)) if wanted.seed is None else wanted.seed
+        return ReplayedMarks(_scope(wanted, wanted.mode, seed))
 
     def _recording(self, wanted: Wanted) -> Recording | None:
         """What the session records into; opened now, so that trouble shows before any call."""

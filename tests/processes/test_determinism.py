@@ -167,14 +167,111 @@ def test_a_recording_is_not_replayed_against_the_direction(recorder, mode):
         recorder.open(mode, replay_run_id=run_id)
 
 
-def test_a_session_without_a_mode_does_not_carry_answers_back(recorder):
-    run_id = recorded_as(recorder, RuntimeMode.HEADLESS_EVAL)
-    with pytest.raises(errors.CacheModeError):
+@pytest.mark.parametrize("mode", LIVE)
+def test_a_session_without_a_mode_carries_answers_of_a_mode_nowhere(recorder, mode):
+    run_id = recorded_as(recorder, mode)
+    with pytest.raises(errors.CacheModeError, match=f"recorded as {mode}"):
         recorder.open(None, replay_run_id=run_id, allow_live_miss=True)
-    with pytest.raises(errors.CacheModeError, match="holds calls of headless-eval"):
-        recorder.open(None, run_id)
-    with pytest.raises(errors.CacheModeError, match="holds calls of headless-eval"):
-        recorder.open(RuntimeMode.INTERACTIVE, run_id)
+    others = [None, *(each for each in LIVE if each is not mode)]
+    for other in others:
+        with pytest.raises(errors.CacheModeError, match=f"calls .*of {mode}"):
+            recorder.open(other, run_id)
+
+
+@pytest.mark.parametrize("mode", LIVE)
+def test_calls_without_a_mode_answer_no_session_that_has_one_and_stores(recorder, mode):
+    run_id = recorded_as(recorder, None)
+    with pytest.raises(errors.CacheModeError, match="recorded without a mode"):
+        recorder.open(mode, replay_run_id=run_id, seed=7)
+    again = recorder.open(None, replay_run_id=run_id, allow_live_miss=True)
+    assert recorder.ask(again).source == "recorded"
+    strict = recorder.open(RuntimeMode.HEADLESS_REPLAY, replay_run_id=run_id)
+    assert recorder.ask(strict).source == "recorded"
+
+
+def recording_bytes(recorder, run_id):
+    return (recorder.services.places.sdd_dir / "runs" / run_id / "llm_calls.jsonl").read_bytes()
+
+
+def test_each_recorded_call_is_checked_when_it_is_given_whoever_wrote_the_file(recorder):
+    """A recording that no recorder made: the first call is interactive, the second is not."""
+    first = recording_bytes(recorder, recorded_as(recorder, RuntimeMode.INTERACTIVE))
+    job = recorder.open(RuntimeMode.HEADLESS_JOB)
+    recorder.ask(job, "secret of the job")
+    second = recording_bytes(recorder, recorder.run_id)
+    mixed = recorder.services.places.sdd_dir / "runs" / "mixed" / "llm_calls.jsonl"
+    mixed.parent.mkdir()
+    mixed.write_bytes(first + second)
+    recorder.services.recorder.close_session(job)
+    reading = recorder.open(RuntimeMode.INTERACTIVE, replay_run_id="mixed")
+    assert recorder.ask(reading).source == "recorded"
+    with pytest.raises(errors.CacheModeError, match="line 2: recorded as headless-job"):
+        recorder.ask(reading, "secret of the job")
+    unmarked = recorder.services.places.sdd_dir / "runs" / "other" / "llm_calls.jsonl"
+    unmarked.parent.mkdir()
+    plain = recording_bytes(recorder, recorded_as(recorder, None))
+    unmarked.write_bytes(plain + second.replace(b'"headless-job"', b'"turbo"', 1) + second)
+    reading = recorder.open(None, replay_run_id="other", allow_live_miss=True)
+    with pytest.raises(errors.RowMalformed, match="line 2"):
+        recorder.ask(reading, "secret of the job")
+    with pytest.raises(errors.CacheModeError, match="line 3: recorded as headless-job"):
+        recorder.ask(reading, "secret of the job")
+
+
+@pytest.mark.parametrize("first", [None, *LIVE])
+def test_stored_calls_are_appended_only_where_calls_of_their_mode_are(recorder, first):
+    append = recorder.services.recorder.append_calls
+    stored = {
+        mode: recording_bytes(recorder, recorded_as(recorder, mode)) for mode in [None, *LIVE]
+    }
+    run_id = f"import-{first}"
+    size = append(run_id, 0, stored[first])
+    assert append(run_id, 0, stored[first]) == size
+    for mode, data in stored.items():
+        if mode is not first:
+            with pytest.raises(errors.CacheModeError, match="would hold calls"):
+                append(run_id, size, data)
+            with pytest.raises(errors.CacheModeError, match="would hold calls"):
+                append(run_id, size, data.rstrip(b"\n"))
+    assert recording_bytes(recorder, run_id) == stored[first]
+    claimed = recorder.open(first, f"claimed-{first}")
+    other = next(mode for mode in stored if mode is not first)
+    with pytest.raises(errors.CacheModeError, match="would hold calls"):
+        append(f"claimed-{first}", 0, stored[other])
+    recorder.services.recorder.close_session(claimed)
+
+
+def test_no_calls_of_headless_replay_are_stored_by_anybody(recorder):
+    data = recording_bytes(recorder, recorded_as(recorder, RuntimeMode.INTERACTIVE))
+    marked = data.replace(b'"mode": "interactive"', b'"mode": "headless-replay"')
+    assert marked != data
+    with pytest.raises(errors.CacheModeError, match="stored nowhere"):
+        recorder.services.recorder.append_calls("import", 0, marked)
+
+
+def test_two_providers_of_one_name_share_no_answers(recorder):
+    first = recorder.ask(recorder.open(RuntimeMode.INTERACTIVE))
+    with ModelServer() as elsewhere:
+        providers = [Provider("openai", elsewhere.base_url, "unused")]
+        session = recorder.open(RuntimeMode.INTERACTIVE, providers=providers)
+        assert recorder.ask(session).source == "live"
+        assert recorder.ask(session).source == "cached"
+        assert elsewhere.calls == 1
+    again = recorder.ask(recorder.open(RuntimeMode.INTERACTIVE))
+    assert (again.text, again.source) == (first.text, "cached")
+    with pytest.raises(errors.ReplayDivergenceError) as caught:  # which of the two?
+        recorder.ask(recorder.open(RuntimeMode.HEADLESS_REPLAY, providers=[]))
+    assert caught.value.metadata["differing_fields"] == "address"
+    assert recorder.ask(recorder.open(RuntimeMode.HEADLESS_REPLAY)).text == first.text
+    nowhere = [Provider("openai", "http://127.0.0.1:1", "unused")]
+    with pytest.raises(errors.ReplayDivergenceError, match="differs in address"):
+        recorder.ask(recorder.open(RuntimeMode.HEADLESS_REPLAY, providers=nowhere))
+    answers = recorder.services.places.sdd_dir / "answers" / "interactive.jsonl"
+    assert b"127.0.0.1" not in answers.read_bytes()
+
+
+def test_a_strict_replay_without_a_mode_is_checked_by_key_alone(recorder):
+    run_id = recorded_as(recorder, RuntimeMode.HEADLESS_EVAL)
     strict = recorder.open(None, replay_run_id=run_id, seed=None)
     with pytest.raises(errors.ReplayMissError):  # without the seed it is another call
         recorder.ask(strict)

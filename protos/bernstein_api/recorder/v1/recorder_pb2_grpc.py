@@ -99,7 +99,8 @@ class RecorderServiceServicer:
     def Call(self, request, context):
         """One model call: answered from the recording or by the provider, and recorded durably before
         the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
-        DISK_FULL, INVALID_INPUT.
+        DISK_FULL, INVALID_INPUT, and with MODE_NOT_ALLOWED where the recorded call is of a mode that
+        the session does not read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,7 +121,8 @@ class RecorderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AppendCalls(self, request, context):
-        """Appends stored calls verbatim, for importers.
+        """Appends stored calls verbatim, for importers. Fails with HEAD_MOVED, and with MODE_NOT_ALLOWED
+        for calls of another mode than those of the recording.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

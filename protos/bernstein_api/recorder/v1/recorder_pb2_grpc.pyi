@@ -42,14 +42,17 @@ class RecorderServiceStub:
     Call: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.CallRequest, _recorder_pb2.CallResponse]
     """One model call: answered from the recording or by the provider, and recorded durably before
     the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
-    DISK_FULL, INVALID_INPUT.
+    DISK_FULL, INVALID_INPUT, and with MODE_NOT_ALLOWED where the recorded call is of a mode that
+    the session does not read.
     """
     CloseSession: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.CloseSessionRequest, _recorder_pb2.CloseSessionResponse]
     """Ends a session and gives its account."""
     GetRecording: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.GetRecordingRequest, _recorder_pb2.GetRecordingResponse]
     """Count, size and digest of a run's recording. Fails with RECORDING_MISSING."""
     AppendCalls: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.AppendCallsRequest, _recorder_pb2.AppendCallsResponse]
-    """Appends stored calls verbatim, for importers."""
+    """Appends stored calls verbatim, for importers. Fails with HEAD_MOVED, and with MODE_NOT_ALLOWED
+    for calls of another mode than those of the recording.
+    """
     StoreBody: _grpc.StreamUnaryMultiCallable[_recorder_pb2.StoreBodyRequest, _recorder_pb2.StoreBodyResponse]
     """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
     the bytes have another digest; a body that is there already is left as it is.
@@ -77,14 +80,17 @@ class RecorderServiceAsyncStub(RecorderServiceStub):
     Call: _aio.UnaryUnaryMultiCallable[_recorder_pb2.CallRequest, _recorder_pb2.CallResponse]  # type: ignore[assignment]
     """One model call: answered from the recording or by the provider, and recorded durably before
     the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
-    DISK_FULL, INVALID_INPUT.
+    DISK_FULL, INVALID_INPUT, and with MODE_NOT_ALLOWED where the recorded call is of a mode that
+    the session does not read.
     """
     CloseSession: _aio.UnaryUnaryMultiCallable[_recorder_pb2.CloseSessionRequest, _recorder_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Ends a session and gives its account."""
     GetRecording: _aio.UnaryUnaryMultiCallable[_recorder_pb2.GetRecordingRequest, _recorder_pb2.GetRecordingResponse]  # type: ignore[assignment]
     """Count, size and digest of a run's recording. Fails with RECORDING_MISSING."""
     AppendCalls: _aio.UnaryUnaryMultiCallable[_recorder_pb2.AppendCallsRequest, _recorder_pb2.AppendCallsResponse]  # type: ignore[assignment]
-    """Appends stored calls verbatim, for importers."""
+    """Appends stored calls verbatim, for importers. Fails with HEAD_MOVED, and with MODE_NOT_ALLOWED
+    for calls of another mode than those of the recording.
+    """
     StoreBody: _aio.StreamUnaryMultiCallable[_recorder_pb2.StoreBodyRequest, _recorder_pb2.StoreBodyResponse]  # type: ignore[assignment]
     """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
     the bytes have another digest; a body that is there already is left as it is.
@@ -121,7 +127,8 @@ class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_recorder_pb2.CallResponse, _abc.Awaitable[_recorder_pb2.CallResponse]]:
         """One model call: answered from the recording or by the provider, and recorded durably before
         the answer. Fails with REPLAY_MISS, REPLAY_DIVERGENCE, SESSION_LOST, PROVIDER_FAILED,
-        DISK_FULL, INVALID_INPUT.
+        DISK_FULL, INVALID_INPUT, and with MODE_NOT_ALLOWED where the recorded call is of a mode that
+        the session does not read.
         """
 
     @_abc_1.abstractmethod
@@ -146,7 +153,9 @@ class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _recorder_pb2.AppendCallsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_recorder_pb2.AppendCallsResponse, _abc.Awaitable[_recorder_pb2.AppendCallsResponse]]:
-        """Appends stored calls verbatim, for importers."""
+        """Appends stored calls verbatim, for importers. Fails with HEAD_MOVED, and with MODE_NOT_ALLOWED
+        for calls of another mode than those of the recording.
+        """
 
     @_abc_1.abstractmethod
     def StoreBody(
