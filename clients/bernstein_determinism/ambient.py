@@ -1,128 +1,187 @@
-"""Forbids clock, randomness, environment and files while a piece of code runs, for tests.
+"""Forbids clock, randomness, environment, files and sockets while a piece of code runs, for tests.
 
-What the contracts call pure must not look at any of these. The interpreter tells of each call
-before it is made, so that `from time import time` made long ago is caught as well.
+What the contracts call pure must look at none of these. Three nets, each for what the others miss:
+
+* The interpreter's profiler tells of each call that Python code of the block makes, so that
+  `from time import time` made long ago is caught as well; likewise in threads that it starts.
+* The functions themselves are replaced while the block runs (`ambient_stubs`), so that C code
+  which was given one (`map(os.stat, ...)`) and threads that ran before are caught.
+* The interpreter's audit events tell of files, sockets and processes, whoever asks for them.
+
+Not caught, and named in docs/determinism.md: `datetime.now` and C functions that were looked up
+before the block, where only C code or a thread that ran before calls them; the local time zone in
+`datetime.astimezone` and `fromtimestamp`; the order of sets, `id()` and `hash()` of text;
+generators, clocks and files of extension modules that go past all of this (NumPy's, say); a file
+that is open already and read by a `for`; and whatever an import does.
 """
 
 import gc
-import os
+import io
+import queue
 import random
+import selectors
+import socket
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from asyncio import base_events
+from collections.abc import Iterator
+from concurrent.futures import _base as futures
 from contextlib import contextmanager
 from datetime import date
-from types import CodeType, FrameType
+from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, Final
 
+from bernstein_determinism.ambient_stubs import FUNCTIONS, Stubs
 from bernstein_formats.errors import AmbientAccessError
 
-_CLOCK_NAMES: Final = (
-    *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
-    *("process_time", "process_time_ns", "thread_time", "thread_time_ns"),
-    *("clock_gettime", "clock_gettime_ns", "localtime", "ctime"),
-)
-_OS_NAMES: Final = {
-    "urandom": "randomness",
-    "getrandom": "randomness",
-    "open": "a file",
-    "listdir": "a file",
-    "scandir": "a file",
-    "stat": "a file",
-    "lstat": "a file",
-}
+_Found = tuple[str, str]
+
 _DATE_NAMES: Final = frozenset({"now", "utcnow", "today"})
+_SHARED_RANDOM: Final = getattr(random.random, "__self__", None)
+_MEMORY_FILES: Final = (io.BytesIO, io.StringIO)
 
-# Of the C functions that are asked for by themselves.
-_FUNCTIONS: Final[dict[object, str]] = {
-    **{getattr(time, name): "the clock" for name in _CLOCK_NAMES if hasattr(time, name)},
-    **{getattr(os, name): what for name, what in _OS_NAMES.items() if hasattr(os, name)},
-    open: "a file",
-}
+# Audit events, by their beginnings; the first that fits.
+_EVENTS: Final = (
+    (("os.putenv", "os.unsetenv"), "the environment"),
+    (("os.fork", "os.exec", "os.posix_spawn", "os.spawn", "os.system"), "a process"),
+    (("subprocess.", "pty.spawn"), "a process"),
+    (("socket.", "urllib.", "http.client.", "ftplib.", "smtplib.", "poplib."), "a socket"),
+    (("open", "os.", "shutil.", "glob.", "tempfile.", "sqlite3.connect", "dbm."), "a file"),
+    (("builtins.input",), "a file"),
+)
 
-
-def _code_of(function: object) -> CodeType:
-    found = getattr(function, "__code__", None)
-    assert isinstance(found, CodeType)
-    return found
-
-
-# Of the Python functions of the standard library.
-_CODES: Final[dict[CodeType, str]] = {
-    _code_of(type(os.environ).__getitem__): "the environment",
-    _code_of(type(os.environ).__iter__): "the environment",
-    _code_of(type(os.environ).copy): "the environment",
-    _code_of(uuid.uuid1): "the clock",
-}
-_SEED: Final = _code_of(random.Random.seed)
+# Python functions of the standard library that go to C functions which nobody can replace.
+_CODES: Final[dict[CodeType, str]] = {uuid.uuid1.__code__: "the clock"}
+_SEED: Final = random.Random.seed.__code__
 _IMPORTING: Final = "<frozen importlib"
-_Profile = Callable[[FrameType, str, Any], None]
+# A thread that waits looks at the clock for nobody's sake.
+_WAITING: Final = frozenset(
+    each.__file__ for each in (threading, queue, selectors, futures, base_events)
+)
 
 
 class _Watch:
-    """Told of every call; remembers the first that is forbidden."""
+    """A block that runs; remembers the first look of it, or of anybody meanwhile."""
 
     def __init__(self) -> None:
         self.refused: AmbientAccessError | None = None
+        self._own = threading.get_ident()
+        # All threads of the interpreter, also those that `threading` does not know.
+        self._before = set(sys._current_frames())  # noqa: SLF001 - there is no other list of them
 
-    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        found = None
-        if event == "c_call":
-            found = _forbidden_function(argument)
-        elif event == "call":
-            found = _forbidden_code(frame)
-        if found is None or _is_for_the_interpreter(frame):
+    def is_over(self, thread: int) -> bool:
+        """Whether a thread is the block's: it is the block's own, or began after it."""
+        return thread == self._own or thread not in self._before
+
+
+class _Watches:
+    """The blocks that run, and what watches for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: tuple[_Watch, ...] = ()
+        self._stubs = Stubs(self.tell)
+        self._is_hooked = False
+
+    def enter(self, watch: _Watch) -> None:
+        with self._lock:
+            if not self._is_hooked:
+                sys.addaudithook(self._audited)  # for good: idle while no block runs
+                self._is_hooked = True
+            if not self._running:
+                self._stubs.put()
+            self._running = (*self._running, watch)
+
+    def leave(self, watch: _Watch) -> None:
+        with self._lock:
+            self._running = tuple(each for each in self._running if each is not watch)
+            if not self._running:
+                self._stubs.take_away()
+
+    def tell(self, what: str, call: str, frame: FrameType | None) -> None:
+        """Somebody looks at `what`. Raises AmbientAccessError in a thread of a block; another
+        thread, which may have nothing to do with it, gets what it asked for."""
+        thread = threading.get_ident()
+        watched = [each for each in self._running if each.is_over(thread)]
+        if not self._running or _is_for_the_interpreter(frame, waiting_too=not watched):
             return
-        what, name = found
+        where = "" if watched else f" in thread {threading.current_thread().name}, which ran before"
         error = AmbientAccessError(
-            f"{name} was called: {what} is not to be looked at here; take what it gives as an"
-            " argument",
+            f"{call} was called{where}: {what} is not to be looked at here; take what it gives as"
+            " an argument",
             what=what,
-            call=name,
+            call=call,
         )
-        self.refused = self.refused or error
-        raise error
+        for each in self._running:
+            each.refused = each.refused or error
+        if watched:
+            raise error
+
+    def _audited(self, event: str, _arguments: object) -> None:
+        if not self._running:
+            return
+        for beginnings, what in _EVENTS:
+            if event.startswith(beginnings):
+                self.tell(what, event, sys._getframe(1))  # noqa: SLF001 - who asked
+                return
+
+
+_watches: Final = _Watches()
 
 
 @contextmanager
 def forbid_ambient() -> Iterator[None]:
     """Raise AmbientAccessError where the block, or a thread that it starts, looks around.
 
-    An access that the block swallowed is raised at its end. Imports may read files.
+    A look that the block swallowed is raised at its end, and so is that of a thread that ran before
+    (a pool's, say), which itself goes on. What is not caught is listed on top of this module.
     """
     watch = _Watch()
     before, threads_before = sys.getprofile(), threading.getprofile()
-    threading.setprofile(watch)
-    sys.setprofile(watch)
+    _watches.enter(watch)
+    threading.setprofile(_profiled)
+    sys.setprofile(_profiled)
     try:
         yield
     finally:
         sys.setprofile(before)
         threading.setprofile(threads_before)
+        _watches.leave(watch)
     if watch.refused is not None:
         raise watch.refused
 
 
-def _forbidden_function(function: Any) -> tuple[str, str] | None:
-    try:
-        what = _FUNCTIONS.get(function)
-    except TypeError:  # a method of something that cannot be hashed
-        what = None
-    name = str(getattr(function, "__qualname__", function))
+def _profiled(frame: FrameType, event: str, argument: Any) -> None:
+    found = None
+    if event == "c_call":
+        found = _forbidden_function(argument)
+    elif event == "call":
+        found = _forbidden_code(frame)
+    if found is not None:
+        _watches.tell(*found, frame)
+
+
+def _forbidden_function(function: Any) -> _Found | None:
+    if type(function) is not BuiltinFunctionType:
+        return None
+    name = function.__qualname__
+    what = FUNCTIONS.get(function)
+    owner = function.__self__
     if what is not None:
-        return what, f"{getattr(function, '__module__', None) or 'builtins'}.{name}"
-    owner = getattr(function, "__self__", None)
+        return what, f"{function.__module__ or 'builtins'}.{name}"
+    if owner is _SHARED_RANDOM:
+        return "randomness", f"random.{function.__name__}"
     if isinstance(owner, type):
         is_clock = function.__name__ in _DATE_NAMES and issubclass(owner, date)
         return ("the clock", name) if is_clock else None
-    if type(owner) is random.Random and owner is _shared_random():
-        return "randomness", f"random.{function.__name__}"
-    return None
+    if isinstance(owner, socket.SocketType):
+        return "a socket", name
+    reads = function.__name__.startswith(("read", "peek")) and isinstance(owner, io.IOBase)
+    return ("a file", name) if reads and not isinstance(owner, _MEMORY_FILES) else None
 
 
-def _forbidden_code(frame: FrameType) -> tuple[str, str] | None:
+def _forbidden_code(frame: FrameType) -> _Found | None:
     what = _CODES.get(frame.f_code)
     if what is not None:
         return what, frame.f_code.co_qualname
@@ -131,14 +190,12 @@ def _forbidden_code(frame: FrameType) -> tuple[str, str] | None:
     return None
 
 
-def _shared_random() -> object:
-    """The generator behind the functions of `random`; seeded ones of one's own are fine."""
-    return getattr(random.random, "__self__", None)
-
-
-def _is_for_the_interpreter(frame: FrameType | None) -> bool:
-    """Whether an import or the garbage collector is at work, which the block did not call."""
+def _is_for_the_interpreter(frame: FrameType | None, *, waiting_too: bool) -> bool:
+    """Whether an import or the garbage collector is at work, which the block did not call, or, in
+    a thread that ran before, one that waits and counts the time."""
     collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
+    if waiting_too and frame is not None and frame.f_code.co_filename in _WAITING:
+        return True
     while frame is not None:
         if frame.f_code in collecting or frame.f_code.co_filename.startswith(_IMPORTING):
             return True
