@@ -98,7 +98,7 @@ def compare_actions(a: Action, b: Action, place: str) -> Difference | None:
     """The first difference of two actions of one node."""
     if isinstance(a, AskRecord) and isinstance(b, AskRecord):
         return (
-            compare_prompts(a.prompt_sha256, b.prompt_sha256, place)
+            compare_prompts(a, b.prompt_sha256, b.static_sha256, place)
             or compare_fingerprints(a, b.composite, b.components, place)
             or compare_chunks(a, b.answer_sha256, b.chunk_lengths, place)
             or compare_verdicts(a.verdicts, b.verdicts, place)
@@ -108,9 +108,12 @@ def compare_actions(a: Action, b: Action, place: str) -> Difference | None:
     return Difference(Kind.ACTIONS, place, (), _name(a), _name(b))
 
 
-def compare_prompts(a: str, b: str, place: str) -> Difference | None:
-    """Contract 1."""
-    return None if a == b else Difference(Kind.PROMPT, place, ("prompt",), a, b)
+def compare_prompts(a: AskRecord, sha256: str, static_sha256: str, place: str) -> Difference | None:
+    """Contract 1; says so where it is the static part that differs, which nothing excuses."""
+    if (a.prompt_sha256, a.static_sha256) == (sha256, static_sha256):
+        return None
+    fields = ("prompt",) if a.static_sha256 == static_sha256 else ("prompt", "static part")
+    return Difference(Kind.PROMPT, place, fields, a.prompt_sha256, sha256)
 
 
 def compare_fingerprints(

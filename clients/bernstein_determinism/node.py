@@ -98,7 +98,9 @@ class Node:
         )
         then = self._recorded_ask()
         if then is not None:
-            self._same(links.compare_prompts(then.prompt_sha256, composed.sha256, self._place))
+            self._same(
+                links.compare_prompts(then, composed.sha256, composed.static_sha256, self._place)
+            )
         lane = f"{self._turn_id}/{self._step}/{self.name}"
         question = Question(
             model or around.model, call_class, composed.text, lane, self._metadata()

@@ -73,7 +73,11 @@ def replay_report(run_id: str, chunks: Iterable[bytes]) -> ReplayReport:
 
 def diff_reports(a: ReplayReport, b: ReplayReport) -> ReportDiff:
     """The first difference, by turn; ids, times and modes never count."""
+    shifted = _first_shifted(a, b)
     for index, (was, now) in enumerate(zip(a.turns, b.turns, strict=False)):
+        if index == shifted:
+            code = SYMPTOMS[Kind.ORDER].reason_code
+            return ReportDiff(True, index, code, ("turn_id",), was.turn_id, now.turn_id)
         found = compare_turns(was, now)
         if found is not None:
             return ReportDiff(True, index, found.reason_code, found.fields, found.a, found.b)
@@ -86,11 +90,17 @@ def diff_reports(a: ReplayReport, b: ReplayReport) -> ReportDiff:
 
 def check_runs(a: ReplayReport, b: ReplayReport) -> Checked:
     """Which contract slipped between two runs of the same turns, by the table of symptoms."""
+    shifted = _first_shifted(a, b)
+    turns_b = b.turns if shifted is None else _in_order_of(a.turns, b.turns)
     slips = [
         _slip(index, was, found)
-        for index, (was, now) in enumerate(zip(a.turns, b.turns, strict=False))
+        for index, (was, now) in enumerate(zip(a.turns, turns_b, strict=False))
         if (found := compare_turns(was, now)) is not None
     ]
+    if shifted is not None:
+        was, now = a.turns[shifted].turn_id, b.turns[shifted].turn_id
+        found = Difference(Kind.ORDER, f"row {shifted}", ("turn_id",), was, now)
+        slips.append(_slip(shifted, a.turns[shifted], found))
     shared = min(len(a.turns), len(b.turns))
     if len(a.turns) != len(b.turns):
         counts = len(a.turns), len(b.turns)
@@ -99,6 +109,20 @@ def check_runs(a: ReplayReport, b: ReplayReport) -> Checked:
         slips.append(_slip(shared, longer[shared], found))
     slips += [*_order_slips(a), *_order_slips(b)]
     return Checked(a.run_id, b.run_id, shared, tuple(slips), tuple(_notes(a, b)))
+
+
+def _first_shifted(a: ReplayReport, b: ReplayReport) -> int | None:
+    """Where two runs first differ in the order of the same turns; None where they do not."""
+    names = [[turn.turn_id for turn in each.turns] for each in (a, b)]
+    if sorted(names[0]) != sorted(names[1]) or len({*names[0]}) < len(names[0]):
+        return None
+    pairs = enumerate(zip(*names, strict=True))
+    return next((at for at, (was, now) in pairs if was != now), None)
+
+
+def _in_order_of(a: Sequence[TurnRecord], b: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
+    by_name = {turn.turn_id: turn for turn in b}
+    return tuple(by_name[turn.turn_id] for turn in a)
 
 
 def _slip(index: int, turn: TurnRecord, found: Difference) -> Slip:

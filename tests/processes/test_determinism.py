@@ -17,9 +17,14 @@ from bernstein_determinism.channels import append_reducer
 from bernstein_determinism.observers import CONTINUE
 from bernstein_determinism.ports import ModelSettings
 from bernstein_determinism.prompts import PromptContribution
-from bernstein_determinism.recorded_runtime import AgentSetup, record_run, replay_run
+from bernstein_determinism.recorded_runtime import (
+    AgentSetup,
+    JournalLedger,
+    record_run,
+    replay_run,
+)
 from bernstein_determinism.reports import check_runs, replay_report
-from bernstein_determinism.runtime import replay_turn
+from bernstein_determinism.runtime import Runtime, replay_turn
 from bernstein_determinism.turn_record import turns_of
 from bernstein_formats import errors
 from bernstein_formats.modes import RuntimeMode, readable_modes
@@ -505,6 +510,86 @@ def test_the_tables_are_for_people_and_the_verdict_is_the_exit_code(project, ser
     for verb in (["verify", first], ["compare", first, job], ["diff", first, first]):
         done = bernstein(project, "determinism", *verb, "--offline")
         assert (done.returncode, done.stderr) == (0, "")
+
+
+class Moody:
+    """Reads a global: what it makes of the same writes changes from run to run."""
+
+    mood = 0
+
+    def __getattr__(self, name):
+        return getattr(append_reducer, name)
+
+    def view(self, state):
+        return [type(self).mood, append_reducer.view(state)]
+
+
+class Backwards:
+    """Ids of a clock that was set back."""
+
+    def __init__(self):
+        self.left = ["01HF7YAT000000000000000001", "01HF7YAT000000000000000000"]
+
+    def new(self):
+        return self.left.pop(0)
+
+
+def broken_agent(look, *, parameters=dict):
+    """An agent that looks at what it should not."""
+
+    def run(turn):
+        def ask(node):
+            parts = [PromptContribution("static", 0, 0, f"You write. {look()}", required=True)]
+            model = ModelSettings(MODEL, "openai", parameters=parameters())
+            node.write("notes", node.ask(parts, model=model))
+
+        turn.step({"node": ask})
+
+    return run
+
+
+def test_check_names_the_contract_of_each_row_of_the_table_of_symptoms(project, services, server):
+    numbers = iter(range(9))
+    providers = [Provider("openai", server.base_url, "unused")]
+
+    def recorded(agent, mode=RuntimeMode.INTERACTIVE, ids=None, notes=append_reducer):
+        made_setup = setup(channels={"notes": notes})
+        with record_run(services, made_setup, mode, providers=providers) as made:
+            runtime = made.runtime
+            if ids is not None:
+                runtime = Runtime(runtime.around, JournalLedger(services, made.run_id), ids)
+            for name in ("first", "second"):
+                runtime.take_turn(agent, "tea", turn_id=name)
+        Moody.mood += 1
+        return made.run_id
+
+    plain = broken_agent(str)
+    counting = broken_agent(lambda: next(numbers))
+    identified = broken_agent(str, parameters=lambda: {"metadata": {"call": str(next(numbers))}})
+    pairs = {
+        ("prompt", 1, "static contribution"): (recorded(counting), recorded(counting)),
+        ("fingerprint", 2, "identity-like field"): (recorded(identified), recorded(identified)),
+        ("chunks", None, "not deterministic, or no seed"): (
+            recorded(plain),
+            recorded(plain, RuntimeMode.HEADLESS_JOB),
+        ),
+        ("channel", 4, "does not commute"): (
+            recorded(plain, notes=Moody()),
+            recorded(plain, notes=Moody()),
+        ),
+        ("order", 5, "ids are made from the clock"): (
+            recorded(plain),
+            recorded(plain, ids=Backwards()),
+        ),
+    }
+    for (kind, contract, cause), (a, b) in pairs.items():
+        done = bernstein(project, "determinism", "check", a, b, "--json")
+        slips = json.loads(done.stdout)["slips"]
+        assert (done.returncode, {each["kind"] for each in slips}) == (1, {kind})
+        assert {each["contract"] for each in slips} == {contract}
+        assert cause in slips[0]["cause"]
+        shown = bernstein(project, "determinism", "check", a, b, "--offline").stdout
+        assert cause in shown
 
 
 @pytest.mark.parametrize("verb", [["check", "a", "b"], ["verify", "a"], ["compare", "a", "b"]])

@@ -338,6 +338,25 @@ def test_ids_out_of_order_are_contract_5_and_a_longer_run_is_told():
     assert diff_reports(report("a", first), report("b", first, second)).index == 1
 
 
+def test_the_same_turns_in_another_order_are_contract_5_and_compared_by_name():
+    made, _ = runtime()
+    a, b, c = (made.take_turn(agent, text, turn_id=text) for text in "abc")
+    checked = check_runs(report("x", a, b, c), report("y", a, c, b))
+    assert [(each.kind, each.contract, each.index) for each in checked.slips] == [
+        (Kind.ORDER, 5, 1),  # the turns' names
+        (Kind.ORDER, 5, 2),  # the ids of the other run
+    ]
+    there, back = (
+        diff_reports(*each)
+        for each in (
+            (report("x", a, b, c), report("y", a, c, b)),
+            (report("y", a, c, b), report("x", a, b, c)),
+        )
+    )
+    assert (there.reason_code, there.index, there.a, there.b) == ("order_mismatch", 1, "b", "c")
+    assert (back.a, back.b) == ("c", "b")
+
+
 # --- the ledger -------------------------------------------------------------------------------
 
 
