@@ -163,7 +163,8 @@ def replay_turn(
             with replay_run(services, setup, info.run_id) as made:
                 results = [replay_one(turn, agent, made.runtime) for turn in turns]
         except ReplayDivergenceError as error:
-            remark(f"likely cause: {explain(error) or 'see the message'}")
+            if "cause" not in error.metadata:  # the recorder's errors say what, not why
+                remark(f"likely cause: {explain(error)}")
             raise
     if as_json:
         document(

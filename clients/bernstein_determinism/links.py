@@ -56,6 +56,7 @@ class Difference:
             expected_key=_short(self.a),
             got_key=_short(self.b),
             differing_fields=", ".join(self.fields) or None,
+            cause=SYMPTOMS[self.kind].cause,
         )
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from bernstein_formats.canonical import JsonValue
+from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.errors import InvalidInput, PromptBudgetError
+from bernstein_formats.strict_json import canonicalize
 
 BUDGET_BUCKET: Final = 256
 _JOINT: Final = "\n\n"
@@ -62,7 +63,9 @@ class StaticContext:
     config: Mapping[str, JsonValue]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "config", MappingProxyType(dict(self.config)))
+        """Raises CanonicalizationError for what is no plain data."""
+        config = parse_json(canonicalize(self.config))
+        object.__setattr__(self, "config", _frozen(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,13 @@ class RuntimeSection:
             self.required,
             Eligibility.RUNTIME_AWARE,
         )
+
+
+def _frozen(value: JsonValue) -> Any:
+    """Unchangeable at every level: lists become tuples, objects read-only views."""
+    if isinstance(value, dict):
+        return MappingProxyType({name: _frozen(each) for name, each in value.items()})
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def rendered(

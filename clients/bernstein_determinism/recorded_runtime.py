@@ -117,17 +117,19 @@ def replay_run(
 ) -> Iterator[Recorded]:
     """Make a run that replays turns of another one in headless-replay, from its recording.
 
-    Raises ReplayRecordingMissingError, RecordingChanged.
+    A run of headless-replay, which has none, is answered from what it was answered from: the
+    recording at the beginning of its replays, or what is stored. Raises
+    ReplayRecordingMissingError, RecordingChanged.
     """
     info = services.journal.get_run(recorded_run_id)
-    facts = _session_facts(services, info)
+    seed, source = _answered_from(services, info)
     replay = spelled({"replay_of": info.run_id}).encode()
     run_id = services.journal.create_run(run_id, replay=replay)
-    mode, seed = RuntimeMode.HEADLESS_REPLAY, facts.seed
+    mode = RuntimeMode.HEADLESS_REPLAY
     session = services.recorder.open_session(
         run_id,
-        replay_run_id=info.run_id,
-        expected=facts.recording,
+        replay_run_id=source.run_id if source else "",
+        expected=source.recording if source else None,
         mode=mode,
         seed=seed,
         agent_version=setup.version,
@@ -144,7 +146,10 @@ def replay_run(
 
 @dataclass(frozen=True, slots=True)
 class _SessionFacts:
+    run_id: str
+    mode: str
     seed: int | None
+    replay_of: str
     recording: Recording | None
 
 
@@ -175,23 +180,38 @@ def _end(services: Services, run_id: str, session_id: str, *, has_recording: boo
     services.journal.finish_run(run_id)
 
 
-def _session_facts(services: Services, info: RunInfo) -> _SessionFacts:
-    """What the recorded run says of its seed and of its recording."""
-    seed: int | None = None
+def _answered_from(services: Services, info: RunInfo) -> tuple[int | None, _SessionFacts | None]:
+    """A run's seed, and the run whose recording it was made from; None: from what is stored."""
+    facts = _session_facts(services, info.run_id)
+    seed, seen = facts.seed, {facts.run_id}
+    while facts.replay_of and facts.replay_of not in seen:
+        facts = _session_facts(services, facts.replay_of)
+        seen.add(facts.run_id)
+    return seed, None if facts.mode == RuntimeMode.HEADLESS_REPLAY.value else facts
+
+
+def _session_facts(services: Services, run_id: str) -> _SessionFacts:
+    """What a run says of its mode, its seed, its source and its recording."""
+    begun: Mapping[str, JsonValue] | None = None
     recording: Recording | None = None
-    begun = False
-    for _, row in accepted_rows(services.journal.read_journal(info.run_id)):
+    for _, row in accepted_rows(services.journal.read_journal(run_id)):
         if row.get("event") == SESSION_EVENT:
-            begun = True
-            seed = row["seed"] if type(row.get("seed")) is int else None  # type: ignore[assignment]  # its type was asked
+            begun = dict(row)
         elif row.get("event") == "llm_recording":
             recording = _recording(row)
-    if not begun:
+    if begun is None:
         raise InvalidInput(
-            f"run {info.run_id} has no {SESSION_EVENT} row: it is no run of recorded turns",
-            run_id=info.run_id,
+            f"run {run_id} has no {SESSION_EVENT} row: it is no run of recorded turns",
+            run_id=run_id,
         )
-    return _SessionFacts(seed, recording)
+    seed = begun.get("seed")
+    return _SessionFacts(
+        run_id=run_id,
+        mode=str(begun.get("mode")),
+        seed=seed if type(seed) is int else None,
+        replay_of=str(begun.get("replay_of") or ""),
+        recording=recording,
+    )
 
 
 def _recording(row: Mapping[str, JsonValue]) -> Recording:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from bernstein_determinism.ids import UlidFactory
-from bernstein_determinism.links import compare_turns
+from bernstein_determinism.links import Difference, compare_turns
 from bernstein_determinism.ports import Ledger
 from bernstein_determinism.surroundings import Surroundings
+from bernstein_determinism.symptoms import Kind
 from bernstein_determinism.turn import Agent, Turn
 from bernstein_determinism.turn_record import (
     SCORE_EVENT,
@@ -16,7 +17,7 @@ from bernstein_determinism.turn_record import (
     TurnRecord,
 )
 from bernstein_formats.canonical import JsonValue
-from bernstein_formats.errors import InvalidInput, ReplayDivergenceError
+from bernstein_formats.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,8 @@ class Runtime:
     def _taken(self, agent: Agent, turn: Turn) -> TurnRecord:
         recorded = turn.recorded
         if recorded is not None and recorded.version != self.around.version:
-            raise ReplayDivergenceError(
-                f"version at turn {recorded.turn_id}: recorded {recorded.version}, this is"
-                f" {self.around.version}; install that version, or record the turn again",
-                kind="version",
-                turn_id=recorded.turn_id,
-                replay_of_event_id=recorded.record_id,
-                differing_fields="version",
-            )
+            place, versions = f"turn {recorded.turn_id}", (recorded.version, self.around.version)
+            raise Difference(Kind.VERSION, place, ("version",), *versions).error(recorded)
         agent(turn)
         row = turn.record(self._ids.new())
         if recorded is not None:

@@ -130,9 +130,8 @@ SYMPTOMS: Final[Mapping[Kind, Symptom]] = MappingProxyType(
 
 
 def explain(error: BernsteinError) -> str:
-    """The likely cause of an error that a replay ended with; empty where none is known."""
+    """The likely cause of an error that a replay ended with."""
     try:
-        kind = Kind(error.metadata.get("kind", ""))
-    except ValueError:
-        return SYMPTOMS[Kind.MISS].cause if error.reason == "REPLAY_MISS" else ""
-    return SYMPTOMS[kind].cause
+        return SYMPTOMS[Kind(error.metadata.get("kind", ""))].cause
+    except ValueError:  # a miss in a recording has kinds of its own
+        return SYMPTOMS[Kind.MISS].cause

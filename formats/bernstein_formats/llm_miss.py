@@ -27,6 +27,16 @@ class MissKind(StrEnum):
     CHANGED = "changed"
 
 
+REMEDY: Final = (
+    "To record it, run with BERNSTEIN_DETERMINISTIC_SEED set and BERNSTEIN_REPLAY_RUN_ID unset; to"
+    " let unrecorded calls go to the live model, set BERNSTEIN_REPLAY_ALLOW_LIVE_MISS=1."
+)
+# In a session with a mode, where those variables say nothing.
+REMEDY_WITH_MODE: Final = (
+    "Record it again with what is asked for now; a strict replay asks no model."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
     """What a row tells about its request; `line` counts from 1."""
@@ -78,18 +88,13 @@ class Miss:
     nearest: RecordedCall | None = None
     differences: tuple[Difference, ...] = _NO_DIFFERENCE
 
-    def text(self, where: str = "llm_calls.jsonl") -> str:
+    def text(self, where: str = "llm_calls.jsonl", remedy: str = REMEDY) -> str:
         """Say it for a person; `where` names the recording."""
         start = f"Deterministic replay miss: no recorded response for model={self.model!r}"
         parts = [f"{start} (key={self.key}) in {where}.", self._cause()]
         if self.nearest is not None:
             parts.append(f"Nearest recorded call, {self.nearest.text()}.")
-        parts.append(
-            "To record it, run with BERNSTEIN_DETERMINISTIC_SEED set and BERNSTEIN_REPLAY_RUN_ID"
-            " unset; to let unrecorded calls go to the live model, set"
-            " BERNSTEIN_REPLAY_ALLOW_LIVE_MISS=1."
-        )
-        return " ".join(parts)
+        return " ".join([*parts, remedy])
 
     def _cause(self) -> str:
         if self.kind is MissKind.USED_UP:
@@ -106,10 +111,10 @@ class Miss:
     def _differing(self) -> str:
         return ", ".join(each.text() for each in self.differences)
 
-    def error(self, where: str = "llm_calls.jsonl") -> ReplayMissError:
+    def error(self, where: str = "llm_calls.jsonl", remedy: str = REMEDY) -> ReplayMissError:
         nearest = self.nearest
         return ReplayMissError(
-            self.text(where),
+            self.text(where, remedy),
             kind=self.kind,
             key=self.key,
             model=self.model,

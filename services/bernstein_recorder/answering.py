@@ -10,7 +10,7 @@ from typing import Protocol
 from bernstein_formats.canonical import JsonValue, parse_json, spelled
 from bernstein_formats.errors import LimitExceeded, ReplayMissError
 from bernstein_formats.llm_calls import Caller, CallRequest
-from bernstein_formats.llm_miss import Miss
+from bernstein_formats.llm_miss import REMEDY, REMEDY_WITH_MODE, Miss
 from bernstein_formats.llm_replay import Answer, Replay, UnusedCall
 from bernstein_formats.modes import RuntimeMode
 from bernstein_recorder.gate import Gate
@@ -182,7 +182,7 @@ class ReplayAnswers:
     def _missed(self, miss: Miss, call: CallRequest, caller: Caller) -> Served:
         where = f"{self._folder}/llm_calls.jsonl"
         if self._replay.strict:
-            error = miss.error(where)
+            error = miss.error(where, REMEDY if self._marks is None else REMEDY_WITH_MODE)
             error.message += self._discarded()
             raise error if self._marks is None else self._marks.told(error, call, caller)
         served = self._live.answer(call, self._marked(call, caller, "live"))

@@ -467,6 +467,7 @@ def test_the_example_is_recorded_replayed_checked_and_signed_from_the_command_li
     first = example(project, server, "interactive")
     job = example(project, server, "headless-job")
     evaluated = example(project, server, "headless-eval")
+    coding = example(project, server, "coding-agent")
     stored = example(project, server, "headless-replay")
     calls = server.calls
 
@@ -476,11 +477,15 @@ def test_the_example_is_recorded_replayed_checked_and_signed_from_the_command_li
         assert "Traceback" not in done.stderr
         return json.loads(done.stdout)
 
-    for run in (first, job, evaluated):
+    replayed = {"run_id": ""}
+    for run in (first, job, evaluated, coding, stored):
         replayed = answer(0, "replay-turn", run, "--agent", EXAMPLE)
         assert [each["provider_calls"] for each in replayed["turns"]] == [0, 0]
         assert answer(0, "check", run, replayed["run_id"])["slips"] == []
         assert answer(0, "verify", replayed["run_id"])["identity"] == "verified"
+    for run in (replayed["run_id"], answer(0, "replay-turn", job, "--agent", EXAMPLE)["run_id"]):
+        again = answer(0, "replay-turn", run, "--agent", EXAMPLE)  # a replay of a replay
+        assert answer(0, "verify", again["run_id"])["ok"]
     assert answer(0, "check", evaluated, stored)["turn_count"] == 2
     slips = answer(1, "check", first, job)["slips"]
     assert {each["kind"] for each in slips} == {"chunks"}

@@ -13,6 +13,7 @@ import time
 from collections import UserDict
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -186,7 +187,13 @@ def test_budgets_are_rounded_down_and_never_negative():
 
 
 def test_a_static_section_sees_configuration_alone_and_cannot_change_it():
-    static = StaticContext({"tone": "calm"})
+    given: dict[str, Any] = {"tone": "calm", "more": {"names": ["a"]}}
+    static = StaticContext(given)
+    given["more"]["names"].append("b")
+    more: Any = static.config["more"]
+    assert more == {"names": ("a",)}
+    with pytest.raises(TypeError):
+        more["names"] = ()
     sections = (
         StaticSection("s", 0, 0, lambda context: str(context.config["tone"])),
         RuntimeSection("r", 1, 0, lambda context: str(context.turn_input)),
