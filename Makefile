@@ -1,5 +1,5 @@
 # The commands of a working day, and nothing else. `make demo` and `make test` need no set-up.
-.PHONY: sync demo docs protos check quick test test-long verifier fuzz bench
+.PHONY: sync demo docs protos check quick test test-agents test-long verifier fuzz bench
 SHELL := /bin/bash
 # uv from the machine, else the one that deploy/get-uv put beside us.
 UV = $(shell command -v uv || echo .venv-uv/bin/uv)
@@ -44,6 +44,10 @@ test: check
 
 test-long: sync
 	BERNSTEIN_TEST_CASES=500 $(RUN) pytest -q -n $(WORKERS) tests/properties tests/interop
+
+# All coding agents, from npm and the Python index; `make test` tries the two that install fastest.
+test-agents: sync
+	BERNSTEIN_TEST_AGENTS=all $(RUN) pytest -q -n 2 tests/agents
 
 verifier: sync
 	$(UV) build --quiet --wheel --out-dir dist verifier

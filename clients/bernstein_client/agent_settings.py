@@ -5,8 +5,9 @@ The agents' own keys are dummies: the real one is added by the proxy. Rules: doc
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue, spelled
@@ -97,16 +98,19 @@ def _aider(base: str) -> Settings:
 
 
 def _opencode(base: str) -> Settings:
+    places = {"anthropic": "anthropic/v1", "google": "gemini/v1beta", "openai": "openai/v1"}
     config: JsonValue = {
         "provider": {
-            "rec": {
-                "npm": "@ai-sdk/openai-compatible",
-                "options": {"baseURL": f"{base}/openai/v1", "apiKey": DUMMY_KEY},
-            }
+            name: {"options": {"baseURL": f"{base}/{place}", "apiKey": DUMMY_KEY}}
+            for name, place in places.items()
         }
     }
-    variables = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    return Settings(variables, (), (f"put into opencode.json: {spelled(config)}",))
+    variables = {
+        "OPENCODE_CONFIG_CONTENT": spelled(config),
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    }
+    return Settings(variables)
 
 
 CLIENTS: Final[Mapping[str, Callable[[str], Settings]]] = {
@@ -120,6 +124,16 @@ CLIENTS: Final[Mapping[str, Callable[[str], Settings]]] = {
     "opencode": _opencode,
     "qwen": _qwen,
 }
+
+
+def for_command(
+    command: Sequence[str], base: str, environ: Mapping[str, str] = os.environ
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """A command as it is run, and its environment: a known agent gets what it needs besides."""
+    known = CLIENTS.get(Path(command[0]).name)
+    settings = known(base) if known else Settings({})
+    variables = {**environ, **settings_for_any(base, environ), **settings.variables}
+    return (command[0], *settings.arguments, *command[1:]), variables
 
 
 def settings_for_any(base: str, environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def unknown_options(line: str) -> list[str]:
     context = click.Context(cli, info_name="bernstein")
     words: list[str] = []
     unknown = []
-    for word in shlex.split(line)[1:]:
+    for word in takewhile(lambda each: each != "--", shlex.split(line)[1:]):
         if isinstance(command, click.Group) and not word.startswith("-"):
             inner = command.get_command(context, word)
             if inner is None:
@@ -246,7 +247,7 @@ def better_rederivations() -> set[str]:
 
 def test_every_dependency_has_its_line() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text()
-    listed = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+    listed = re.findall(r"^\| `([\w.-]+)` \|", page, re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [
         *project["build-system"]["requires"],

@@ -2,24 +2,22 @@
 
 import asyncio
 import http.client
-import itertools
 import json
 import shlex
 import subprocess
 import sys
-import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import anthropic
 import openai
 import pytest
+from tests.scripted_provider import ProviderServer
 
 from bernstein_client.connection import Services
 from bernstein_client.proxy import LaneAccount, LaneWanted, ProxyClient
@@ -38,208 +36,11 @@ from bernstein_formats.http_key import HttpRequest, keyed
 pytestmark = pytest.mark.processes
 VECTORS = Path(__file__).parents[1] / "vectors" / "data" / "llm-http"
 SECRET = "sk-real-key-of-the-user"  # noqa: S105 - opens nothing
-# Longer than anybody in a test waits.
-SILENCE_SECONDS = 30.0
 ENDS = {
     "complete": End.COMPLETE,
     "abort": End.ABORTED,
     "client_gone_before_headers": End.CLIENT_GONE,
 }
-
-
-# --- a scripted provider --------------------------------------------------------------------------
-
-
-class ProviderServer:
-    """Use `with`; `asked` holds path, headers and body of each request."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, str], Any]] = []
-        self.numbers = itertools.count(1)
-        self.released = threading.Event()
-        handler = type("Handler", (_Handler,), {"provider": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def newest_text(body: Any) -> str:
-    messages = body.get("messages", body.get("input", ""))
-    content = messages[-1]["content"] if isinstance(messages, list) else messages
-    return content if isinstance(content, str) else str(content[-1].get("text", ""))
-
-
-def anthropic_events(text: str, number: int) -> Iterator[dict[str, Any]]:
-    message: dict[str, Any] = {
-        "id": f"msg_{number}",
-        "type": "message",
-        "role": "assistant",
-        "model": "model-a",
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    }
-    yield {"type": "message_start", "message": message}
-    block = {"type": "text", "text": ""}
-    yield {"type": "content_block_start", "index": 0, "content_block": block}
-    for part in (text[:4], text[4:]):
-        delta = {"type": "text_delta", "text": part}
-        yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
-    last: dict[str, Any] = {"stop_reason": "end_turn", "stop_sequence": None}
-    yield {"type": "message_delta", "delta": last, "usage": {"output_tokens": 3}}
-    yield {"type": "message_stop"}
-
-
-def chat_events(text: str, number: int) -> Iterator[dict[str, Any]]:
-    start = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1}
-    for part in (text[:4], text[4:]):
-        choice = {"index": 0, "delta": {"role": "assistant", "content": part}}
-        yield {**start, "model": "model-c", "choices": [{**choice, "finish_reason": None}]}
-    choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
-    yield {**start, "model": "model-c", "choices": [choice]}
-
-
-def chat_answer(text: str, number: int) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text}
-    return {
-        "id": f"chatcmpl-{number}",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "model-c",
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-    }
-
-
-def response_answer(text: str, number: int, status: str = "completed") -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
-    item = {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": status}
-    return {
-        "id": f"resp_{number}",
-        "object": "response",
-        "created_at": 1,
-        "status": status,
-        "model": "model-r",
-        "output": [{**item, "content": content}],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }
-
-
-def response_events(text: str, number: int) -> Iterator[dict[str, Any]]:
-    started = {**response_answer("", number, "in_progress"), "output": []}
-    yield {"type": "response.created", "sequence_number": 0, "response": started}
-    for at, part in enumerate((text[:4], text[4:]), 1):
-        yield {
-            "type": "response.output_text.delta",
-            "sequence_number": at,
-            "item_id": f"msg_{number}",
-            "output_index": 0,
-            "content_index": 0,
-            "delta": part,
-            "logprobs": [],
-        }
-    done = response_answer(text, number)
-    yield {"type": "response.completed", "sequence_number": 3, "response": done}
-
-
-def anthropic_answer(text: str, number: int) -> dict[str, Any]:
-    first = next(anthropic_events(text, number))["message"]
-    content = [{"type": "text", "text": text}]
-    return {**first, "content": content, "stop_reason": "end_turn"}
-
-
-def events_of(path: str, text: str, number: int) -> list[bytes]:
-    if path.endswith("/chat/completions"):
-        return [*(_frame(each) for each in chat_events(text, number)), b"data: [DONE]\n\n"]
-    named = anthropic_events if path.endswith("/messages") else response_events
-    return [f"event: {each['type']}\n".encode() + _frame(each) for each in named(text, number)]
-
-
-def _frame(event: dict[str, Any]) -> bytes:
-    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
-
-
-def answer_of(path: str, text: str, number: int) -> dict[str, Any]:
-    if path.endswith("/messages"):
-        return anthropic_answer(text, number)
-    return (response_answer if path.endswith("/responses") else chat_answer)(text, number)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    provider: ProviderServer
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self.provider.asked.append((self.path, dict(self.headers), None))
-        self._whole(200, {"object": "list", "data": []})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        self.provider.asked.append((self.path, dict(self.headers), body))
-        path, number = self.path.partition("?")[0], next(self.provider.numbers)
-        text = newest_text(body)
-        answer = f"über {number}: {text}"
-        if text.startswith("overloaded"):
-            self._whole(529, {"type": "error", "error": {"type": "x", "message": "busy"}})
-        elif body.get("stream"):
-            self._stream(events_of(path, answer, number), text)
-        else:
-            self._whole(200, answer_of(path, answer, number))
-
-    def _whole(self, status: int, answer: Any) -> None:
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Set-Cookie", "sid=cookie-secret")
-        self.send_header("openai-organization", "org-secret")
-        self.send_header("x-request-id", "req-1")
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _stream(self, events: list[bytes], text: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for event in events[: len(events) // 2]:
-            self._event(event)
-        if text.startswith("hang"):
-            self.provider.released.wait(SILENCE_SECONDS)
-        if text.startswith(("hang", "cut")):
-            self.close_connection = True
-            return
-        for event in events[len(events) // 2 :]:
-            self._event(event)
-        self._chunk(b"")
-
-    def _event(self, event: bytes) -> None:
-        # In the middle of a character: its two bytes arrive apart.
-        cut = event.find(b"\xbc")
-        for piece in (event[:cut], event[cut:]) if cut > 0 else (event,):
-            self._chunk(piece)
-
-    def _chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-        self.wfile.flush()
 
 
 # --- lanes --------------------------------------------------------------------------------------

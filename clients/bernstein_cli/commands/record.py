@@ -1,6 +1,5 @@
 """`bernstein record -- COMMAND`: an agent's model traffic, recorded or replayed; one run each."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from bernstein_cli.agent_run import finish_run
 from bernstein_cli.output import document
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
 from bernstein_client.agent_rows import create_run, started_event
-from bernstein_client.agent_settings import settings_for_any
+from bernstein_client.agent_settings import for_command
 from bernstein_client.connection import Services
 from bernstein_client.provider_environment import all_providers
 from bernstein_client.proxy import LaneWanted, ProxyClient
@@ -60,7 +59,7 @@ def record(
         services.journal.append_many(run_id, [started_event(lane, command)])
         try:
             base = proxy.open_lane(LaneWanted(run_id, lane, replay_run_id, budget, providers))
-            exit_code = _run(command, settings_for_any(base), quiet=as_json)
+            exit_code = _run(*for_command(command, base), quiet=as_json)
             verdict = finish_run(services, [proxy.close_lane()], exit_code)
         except BernsteinError:
             services.journal.finish_run(run_id)  # nothing is left open
@@ -71,11 +70,11 @@ def record(
     return verdict.exit_code(require_complete=require_complete)
 
 
-def _run(command: tuple[str, ...], variables: Mapping[str, str], *, quiet: bool) -> int:
+def _run(command: tuple[str, ...], environ: Mapping[str, str], *, quiet: bool) -> int:
     """Run the command to its end; gives its exit code. Raises InvalidInput if it cannot start."""
     try:
         process = subprocess.Popen(  # noqa: S603 - it is what the user typed
-            command, env={**os.environ, **variables}, stdout=sys.stderr if quiet else None
+            command, env=environ, stdout=sys.stderr if quiet else None
         )
     except OSError as error:
         raise InvalidInput(f"cannot run {command[0]!r}: {error.strerror or error}") from error
