@@ -58,6 +58,10 @@ GOALS = {
     "append, 8 streams x 256 rows": Goal(ratio=4.0),
     "append, one row a message, to echo": Goal(ratio=0.85),
     "append, 64 runs to one run": Goal(ratio=0.9),
+    "recording of 41 calls, of its JSON": Goal(at_most=5),
+    "open a long recording, CPU": Goal(at_most=10_000),
+    "memory of a long recording, proxy": Goal(at_most=160),
+    "memory of a long recording, recorder": Goal(at_most=32),
 }
 
 

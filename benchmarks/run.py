@@ -20,6 +20,7 @@ from benchmarks.commands import commands, idle_services
 from benchmarks.goals import goal_of
 from benchmarks.measuring import Figure, Setting
 from benchmarks.project import ROOT, PeerEnvironment, peer_environment
+from benchmarks.recordings import recordings
 
 IN_ONE_PROCESS = (
     "verification",
@@ -134,6 +135,7 @@ GROUPS: dict[str, Group] = {
     **{name: in_one_process(name) for name in IN_ONE_PROCESS},
     "memory": memory,
     "appends": appends,
+    "recordings": recordings,
 }
 HEADER = f"{'metric':42} {'ours':>14} {'peer':>14} {'ratio':>9} {'goal':>9}  met"
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from bernstein_cli.once_signer import once_signer
 from bernstein_cli.output import YELLOW, remark
+from bernstein_cli.recording_scan import refuse_recorded_secrets
 from bernstein_cli.secret_scan import refuse_secrets
 from bernstein_cli.signing_key import choose_key
 from bernstein_client.connection import Services
@@ -26,6 +27,7 @@ def make_automatic_receipt(
         return None
     try:
         refuse_secrets(run_id, services.journal.read_journal(run_id))
+        refuse_recorded_secrets(services, run_id)
         with once_signer(key, services.places, environ) as signer:
             return services.journal.build_receipt(run_id, signer)
     except BernsteinError as error:

@@ -11,7 +11,7 @@ from bernstein_cli.step_options import VERBS
 from bernstein_formats.paths import is_run_id
 from bernstein_formats.run_choice import LATEST
 
-_VERBS: Final = ("list", "diff", "repair", "explain", *VERBS)
+_VERBS: Final = ("list", "diff", "repair", "explain", "scan", *VERBS)
 
 
 def complete_runs(

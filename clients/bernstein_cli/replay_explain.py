@@ -11,7 +11,7 @@ from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.services_options import require_folder
 from bernstein_cli.table import table_lines, width
 from bernstein_client.connection import Services
-from bernstein_formats.http_exchange import Exchange, request_of
+from bernstein_formats.http_exchange import Exchange
 from bernstein_formats.http_key import keyed
 from bernstein_formats.http_replay import check_rules
 from bernstein_formats.http_rule_file import RULE_SET
@@ -55,8 +55,7 @@ def _explained(services: Services, run_id: str) -> Iterator[Explained]:
     exchanges, _ = services.exchanges.read(run_id)
     for exchange in exchanges:
         check_rules(exchange)
-        body = services.exchanges.body(run_id, exchange.request.sha256_hex)
-        again = keyed(request_of(exchange, body))
+        again = keyed(services.exchanges.request(run_id, exchange))
         examples = {name: _examples(texts) for name, texts in again.taken.items()}
         yield Explained(exchange, examples, again.key == exchange.key)
 

@@ -1,4 +1,4 @@
-"""Looks for secrets in the rows that a receipt would carry, before anybody is asked to sign it.
+"""Looks for secrets in what would be given away: rows of a receipt, bodies of a recording.
 
 A receipt is made to be given away, and cannot be taken back. The scanner is Kingfisher, a program
 that the extra `secrets` installs: it runs offline, and its rules come with it. What it found is
@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,6 +34,8 @@ class Secret:
 
     line: int
     rule: str
+    # The name that its file was given.
+    name: str = ""
 
 
 def refuse_secrets(run_id: str, journal: Iterable[bytes]) -> None:
@@ -68,12 +70,18 @@ def find_scanner() -> Path | None:
 
 def scan(scanner: Path, rows: Iterable[bytes]) -> Iterator[Secret]:
     """What the scanner finds in rows, given as chunks of any size. Raises StoreFailed."""
+    return scan_files(scanner, {"journal.jsonl": rows})
+
+
+def scan_files(scanner: Path, contents: Mapping[str, Iterable[bytes]]) -> Iterator[Secret]:
+    """What the scanner finds in files of these names. Raises StoreFailed."""
     with tempfile.TemporaryDirectory(prefix="bernstein-scan-") as folder:
-        file = Path(folder) / "journal.jsonl"
-        with file.open("wb") as copy:
-            copy.writelines(rows)
+        files = [Path(folder) / name for name in contents]
+        for file, chunks in zip(files, contents.values(), strict=True):
+            with file.open("wb") as copy:
+                copy.writelines(chunks)
         with subprocess.Popen(  # noqa: S603 - the program of an installed package, no shell
-            [scanner, "scan", *_OPTIONS, file],
+            [scanner, "scan", *_OPTIONS, *files],
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -101,4 +109,6 @@ def _secrets(answer: bytes) -> Iterator[Secret]:
     for line in answer.splitlines():
         item = json.loads(line)
         if "finding" in item and "rule" in item:
-            yield Secret(int(item["finding"]["line"]), str(item["rule"]["name"]))
+            finding = item["finding"]
+            name = Path(finding.get("path", "")).name
+            yield Secret(int(finding["line"]), str(item["rule"]["name"]), name)

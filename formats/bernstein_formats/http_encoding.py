@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from bernstein_formats import zstandard
 from bernstein_formats.errors import InvalidInput, LimitExceeded
-from bernstein_formats.zstandard import zstd
 
 # No answer of a model is larger; what unpacks to more was made to fill a memory.
 DECODED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -53,7 +53,7 @@ _MAKERS: Final[dict[str, Callable[[], _Decompressor]]] = {
     "x-gzip": lambda: zlib.decompressobj(_ZLIB_OR_GZIP),
     "deflate": lambda: zlib.decompressobj(_ZLIB_OR_GZIP),
     "br": _Brotli,
-    "zstd": zstd.ZstdDecompressor,
+    "zstd": zstandard.ZstdDecompressor,
 }
 
 
@@ -90,7 +90,7 @@ class Decoder:
                 if self._part.eof:
                     chunk = self._part.unused_data
                     self._part = self._make()
-        except (ValueError, zlib.error, zstd.ZstdError) as error:
+        except (ValueError, zlib.error, zstandard.ZstdError) as error:
             raise InvalidInput(f"the answer is no {self._name}: {error}") from error
         return found
 

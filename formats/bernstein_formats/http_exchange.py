@@ -5,18 +5,22 @@ Rules: docs/formats/llm-http.md, section 4.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from sys import intern
+from types import MappingProxyType
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue, parse_json_unique, spelled
 from bernstein_formats.errors import InvalidInput, RowMalformed
 from bernstein_formats.http_key import HttpRequest, Keyed, Pairs, open_query
 from bernstein_formats.http_rule_file import RULE_SET
+from bernstein_formats.http_secrets import REDACT
 
 VERSION: Final = 1
 EVENT: Final = "llm_http_exchange"
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Names of headers whose values say who is asking, or let somebody in.
 _SECRET_NAME = re.compile(
@@ -57,10 +61,7 @@ class Answer:
     """What the agent got; status 0: it left before there was a status."""
 
     status: int
-    headers: Pairs
     body: Body
-    # Size in bytes and milliseconds since the request for each piece, as they arrived.
-    chunks: tuple[tuple[int, float], ...]
     end: End
     # Whether the stream showed its protocol's own end; None: it is no event stream.
     is_finished: bool | None
@@ -73,6 +74,27 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Envelope:
+    """What went with the two bodies; stored like a body, since most of it repeats each time."""
+
+    query: Pairs
+    request_headers: Pairs
+    response_headers: Pairs
+    # Size in bytes and milliseconds since the request for each piece, as they arrived.
+    chunks: tuple[tuple[int, float], ...]
+
+    def data(self) -> bytes:
+        """Its stored bytes."""
+        members: dict[str, JsonValue] = {
+            "query": _packed(self.query),
+            "request_headers": _packed(self.request_headers),
+            "response_headers": _packed(self.response_headers),
+            "chunks": [[size, at] for size, at in self.chunks],
+        }
+        return spelled(members).encode()
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """A request and its answer. `seq` counts the requests of a lane as they arrived, from 1."""
 
@@ -80,8 +102,7 @@ class Exchange:
     seq: int
     method: str
     path: str
-    query: Pairs
-    headers: Pairs
+    envelope: Body
     request: Body
     protocol: str
     model: str
@@ -91,17 +112,18 @@ class Exchange:
     answer: Answer
     rule_set: int = RULE_SET.version
     rules_sha256: str = RULE_SET.sha256_hex
+    # Of the key that its secrets were replaced with; empty: none were.
+    redaction_key: str = ""
+    # Kinds of secrets in the answer, which is not in the run's folder then.
+    quarantined: tuple[str, ...] = ()
 
     def line(self) -> bytes:
         """The row, with its line feed."""
-        answer = self.answer
         row: dict[str, JsonValue] = {
             "v": VERSION,
             **self._facts(),
-            "query": _packed(self.query),
-            "request_headers": _packed(self.headers),
-            "response_headers": _packed(answer.headers),
-            "chunks": [[size, at] for size, at in answer.chunks],
+            "envelope_sha256": self.envelope.sha256_hex,
+            "envelope_bytes": self.envelope.size,
         }
         return spelled(row).encode() + b"\n"
 
@@ -130,6 +152,8 @@ class Exchange:
             "end": answer.end.value,
             "finished": answer.is_finished,
             "stop_reason": answer.stop_reason,
+            "redaction_key": self.redaction_key,
+            "quarantined": list(self.quarantined),
         }
 
 
@@ -137,17 +161,28 @@ def body_of(data: bytes) -> Body:
     return Body(hashlib.sha256(data).hexdigest(), len(data))
 
 
+def envelope_of(
+    request: HttpRequest, response_headers: Pairs, chunks: Iterable[tuple[int, float]]
+) -> Envelope:
+    """What is kept beside the bodies; secrets in headers and query are left out."""
+    return Envelope(
+        open_query(request.query),
+        open_headers(request.headers),
+        open_headers(response_headers),
+        tuple(chunks),
+    )
+
+
 def exchange_of(
-    lane: str, seq: int, request: HttpRequest, found: Keyed, answer: Answer
+    lane: str, seq: int, request: HttpRequest, found: Keyed, *, answer: Answer, envelope: Envelope
 ) -> Exchange:
-    """What is kept of an exchange; secrets in headers and query are left out."""
+    """The row of an exchange."""
     return Exchange(
         lane=lane,
         seq=seq,
         method=request.method.upper(),
         path=request.path,
-        query=open_query(request.query),
-        headers=open_headers(request.headers),
+        envelope=body_of(envelope.data()),
         request=body_of(request.body),
         protocol=request.protocol.value,
         model=found.model,
@@ -157,9 +192,16 @@ def exchange_of(
     )
 
 
-def request_of(exchange: Exchange, body: bytes) -> HttpRequest:
+def request_of(exchange: Exchange, envelope: Envelope, body: bytes) -> HttpRequest:
     """The request of a stored exchange, as it is keyed again."""
-    return HttpRequest(exchange.method, exchange.path, exchange.query, exchange.headers, body)
+    return HttpRequest(
+        method=exchange.method,
+        path=exchange.path,
+        query=envelope.query,
+        headers=envelope.request_headers,
+        body=body,
+        redacted={name: n for name, n in exchange.rules.items() if name.startswith(REDACT)},
+    )
 
 
 def open_headers(headers: Pairs) -> Pairs:
@@ -184,6 +226,28 @@ def parse_exchange(line: bytes, number: int) -> Exchange:
         ) from error
 
 
+def parse_envelope(data: bytes, exchange: Exchange) -> Envelope:
+    """Read the envelope of an exchange. Raises RowMalformed."""
+    try:
+        return _envelope(parse_json_unique(data), exchange.answer.body.size)
+    except (InvalidInput, KeyError, TypeError, ValueError) as error:
+        raise RowMalformed(
+            f"lane {exchange.lane}, request {exchange.seq}: its envelope cannot be read: {error};"
+            " record the run again, or restore the file"
+        ) from error
+
+
+def _envelope(row: JsonValue, body_bytes: int) -> Envelope:
+    if not isinstance(row, dict):
+        raise InvalidInput("it is no object")
+    return Envelope(
+        _pairs(row, "query"),
+        _pairs(row, "request_headers"),
+        _pairs(row, "response_headers"),
+        _chunks(row, body_bytes),
+    )
+
+
 def _exchange(row: JsonValue) -> Exchange:
     if not isinstance(row, dict) or row.get("v") != VERSION:
         raise InvalidInput(f"it is no exchange of version {VERSION}")
@@ -191,39 +255,38 @@ def _exchange(row: JsonValue) -> Exchange:
     if finished is not None and not isinstance(finished, bool):
         raise InvalidInput("finished is neither true, false nor null")
     return Exchange(
-        lane=_text(row, "lane"),
+        lane=_name(row, "lane"),
         seq=_count(row, "seq"),
-        method=_text(row, "method"),
-        path=_text(row, "path"),
-        query=_pairs(row, "query"),
-        headers=_pairs(row, "request_headers"),
+        method=_name(row, "method"),
+        path=_name(row, "path"),
+        envelope=Body(_digest(row, "envelope_sha256"), _count(row, "envelope_bytes")),
         request=Body(_digest(row, "request_sha256"), _count(row, "request_bytes")),
-        protocol=_text(row, "protocol"),
-        model=_text(row, "model"),
+        protocol=_name(row, "protocol"),
+        model=_name(row, "model"),
         key=_digest(row, "key"),
         rules=_counts(row, "rules"),
         answer=Answer(
             status=_count(row, "status"),
-            headers=_pairs(row, "response_headers"),
             body=Body(_digest(row, "response_sha256"), _count(row, "response_bytes")),
-            chunks=_chunks(row),
             end=End(_text(row, "end")),
             is_finished=finished,
-            stop_reason=_text(row, "stop_reason"),
+            stop_reason=_name(row, "stop_reason"),
         ),
         rule_set=_count(row, "rule_set"),
-        rules_sha256=_digest(row, "rules_sha256"),
+        rules_sha256=intern(_digest(row, "rules_sha256")),
+        redaction_key=_name(row, "redaction_key"),
+        quarantined=tuple(map(str, _list(row, "quarantined"))),
     )
 
 
-def _counts(row: dict[str, JsonValue], name: str) -> dict[str, int]:
+def _counts(row: dict[str, JsonValue], name: str) -> Mapping[str, int]:
     counts = row[name]
     if not isinstance(counts, dict):
         raise InvalidInput(f"{name} is no object of counts")
-    return {each: _count(counts, each) for each in counts}
+    return {intern(each): _count(counts, each) for each in counts} or _NONE
 
 
-def _chunks(row: dict[str, JsonValue]) -> tuple[tuple[int, float], ...]:
+def _chunks(row: dict[str, JsonValue], body_bytes: int) -> tuple[tuple[int, float], ...]:
     found: list[tuple[int, float]] = []
     for chunk in _list(row, "chunks"):
         match chunk:
@@ -231,8 +294,8 @@ def _chunks(row: dict[str, JsonValue]) -> tuple[tuple[int, float], ...]:
                 found.append((size, float(at)))
             case _:
                 raise InvalidInput("chunks holds something that is no size and time")
-    if sum(size for size, _ in found) != row["response_bytes"]:
-        raise InvalidInput("the sizes in chunks do not add up to response_bytes")
+    if sum(size for size, _ in found) != body_bytes:
+        raise InvalidInput("the sizes in chunks do not add up to the answer's")
     return tuple(found)
 
 
@@ -241,6 +304,11 @@ def _text(row: dict[str, JsonValue], name: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{name} is no text")
     return value
+
+
+def _name(row: dict[str, JsonValue], name: str) -> str:
+    """A text that most rows repeat, held once: a recording has many rows."""
+    return intern(_text(row, name))
 
 
 def _digest(row: dict[str, JsonValue], name: str) -> str:

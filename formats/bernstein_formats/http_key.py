@@ -7,7 +7,7 @@ the rules. Rules: docs/formats/llm-http.md, section 2.
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue, Profile, canonical_bytes, parse_json_unique
@@ -50,6 +50,8 @@ class HttpRequest:
     query: Pairs
     headers: Pairs
     body: bytes
+    # Rule → count of the secrets that were replaced in the body.
+    redacted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def protocol(self) -> Protocol:
@@ -75,12 +77,14 @@ class Keyed:
     canonical: dict[str, JsonValue]
     # The texts that each rule took away, for each rule that changed something.
     taken: Mapping[str, list[str]]
+    redacted: Mapping[str, int]
     model: str
 
     @property
     def rules(self) -> dict[str, int]:
         """Which rules changed something, and how often."""
-        return {name: len(texts) for name, texts in sorted(self.taken.items())}
+        counts = {name: len(texts) for name, texts in self.taken.items()}
+        return dict(sorted(({**counts, **self.redacted}).items()))
 
 
 def keyed(request: HttpRequest) -> Keyed:
@@ -94,11 +98,11 @@ def keyed(request: HttpRequest) -> Keyed:
         "path": request.path,
         "query": [[name, value] for name, value in open_query(request.query)],
         "headers": _key_headers(request.headers),
-        "replaced": dict(sorted(fired.in_key.items())),
+        "replaced": dict(sorted(({**fired.in_key, **request.redacted}).items())),
         "body": body,
     }
     digest = hashlib.sha256(canonical_bytes(canonical, Profile.PY_JSON)).hexdigest()
-    return Keyed(digest, canonical, fired.taken, model)
+    return Keyed(digest, canonical, fired.taken, request.redacted, model)
 
 
 def open_query(query: Iterable[tuple[str, str]]) -> Pairs:

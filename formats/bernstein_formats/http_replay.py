@@ -3,14 +3,16 @@
 Rules: docs/formats/llm-http.md, section 5.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from bernstein_formats.errors import ReplayKeySchemeMismatchError
 from bernstein_formats.http_exchange import Exchange
 from bernstein_formats.http_rule_file import RULE_SET
+
+_NO_MORE: Final = -1
 
 
 class MissKind(StrEnum):
@@ -72,11 +74,14 @@ class LaneReplay:
         for each in mine:
             check_rules(each)
         self.recorded = tuple(mine)
-        self._queues: dict[str, deque[Exchange]] = {}
-        self._counts: dict[str, int] = {}
-        for each in mine:
-            self._queues.setdefault(each.key, deque()).append(each)
-            self._counts[each.key] = self._counts.get(each.key, 0) + 1
+        # Key → place of its next answer, and for each place that of the next one of its key. Less
+        # than a queue a key: a long recording has a key for nearly every answer.
+        self._next: dict[str, int] = {}
+        self._after = [_NO_MORE] * len(mine)
+        for place in reversed(range(len(mine))):
+            key = mine[place].key
+            self._after[place] = self._next.get(key, _NO_MORE)
+            self._next[key] = place
         self._served = 0
         self._cut = 0
         self._misses = 0
@@ -100,8 +105,13 @@ class LaneReplay:
         return self._misses > 0
 
     def account(self) -> Account:
-        left = [each for queue in self._queues.values() for each in queue]
-        unused = tuple(sorted(left, key=lambda each: each.seq))
+        left: list[int] = []
+        for first in self._next.values():
+            place = first
+            while place != _NO_MORE:
+                left.append(place)
+                place = self._after[place]
+        unused = tuple(self.recorded[place] for place in sorted(left))
         return Account(self._served, self._cut, self._misses, unused)
 
     def _look_up(self, key: str) -> Exchange | NoAnswer:
@@ -109,9 +119,11 @@ class LaneReplay:
             return NoAnswer(MissKind.LATCHED)
         if not self.recorded:
             return NoAnswer(MissKind.UNKNOWN_LANE)
-        queue = self._queues.get(key)
-        if queue is None:
+        place = self._next.get(key)
+        if place is None:
             return NoAnswer(MissKind.NOT_RECORDED)
-        if not queue:
-            return NoAnswer(MissKind.EXHAUSTED, self._counts[key])
-        return queue.popleft()
+        if place == _NO_MORE:
+            count = sum(each.key == key for each in self.recorded)
+            return NoAnswer(MissKind.EXHAUSTED, count)
+        self._next[key] = self._after[place]
+        return self.recorded[place]

@@ -1,4 +1,6 @@
-"""The rule file: what is left out of a request's key, as data with a version and a digest.
+"""The rule file: what is left out of a request's key and what counts as a secret, as data.
+
+It has a version and a digest, which every recording names.
 
 `http_rules.json` beside this module is the only place that lists rules. Rules:
 docs/formats/llm-http.md, section 3.
@@ -47,6 +49,15 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretShape:
+    """What secrets of a kind look like: the one group of a pattern; one of `near` is part of it."""
+
+    kind: str
+    near: tuple[bytes, ...]
+    pattern: re.Pattern[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class RuleSet:
     """A rule file that was read; `data` are its bytes."""
 
@@ -54,6 +65,7 @@ class RuleSet:
     sha256_hex: str
     data: bytes
     rules: Mapping[Protocol, tuple[Rule, ...]]
+    secrets: tuple[SecretShape, ...]
 
     def action_of(self, name: str) -> Action | None:
         """What the rule of this name does."""
@@ -78,7 +90,8 @@ def _rule_set(data: bytes) -> RuleSet:
         protocol: tuple(sorted((r for r in rules if r.protocol is protocol), key=_turn))
         for protocol in Protocol
     }
-    return RuleSet(version, hashlib.sha256(data).hexdigest(), data, by_protocol)
+    secrets = tuple(map(_shape, objects(parsed["secrets"])))
+    return RuleSet(version, hashlib.sha256(data).hexdigest(), data, by_protocol, secrets)
 
 
 def _turn(rule: Rule) -> int:
@@ -96,10 +109,24 @@ def _rule(row: dict[str, JsonValue]) -> Rule:
 
 
 def _anchor(row: dict[str, JsonValue]) -> Anchor:
-    pattern = re.compile(str(row["pattern"])) if "pattern" in row else None
-    if pattern is not None and pattern.groups != 1:
-        raise InvalidInput(f"{pattern.pattern!r} has {pattern.groups} groups, not one")
+    pattern = re.compile(_one_group(row)) if "pattern" in row else None
     return Anchor(Place(str(row["at"])), pattern)
+
+
+def _shape(row: dict[str, JsonValue]) -> SecretShape:
+    near = row["near"]
+    if not isinstance(near, list):
+        raise InvalidInput("near is no list")
+    texts = tuple(str(each).encode() for each in near)
+    return SecretShape(str(row["kind"]), texts, re.compile(_one_group(row).encode()))
+
+
+def _one_group(row: dict[str, JsonValue]) -> str:
+    text = str(row["pattern"])
+    groups = re.compile(text).groups
+    if groups != 1:
+        raise InvalidInput(f"{text!r} has {groups} groups, not one")
+    return text
 
 
 RULE_SET: Final = parse_rules(files(__package__).joinpath("http_rules.json").read_bytes())

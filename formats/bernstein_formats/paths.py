@@ -64,11 +64,15 @@ def llm_http_path(run_id: str) -> str:
     return f"{run_folder(run_id)}/llm_http.jsonl"
 
 
-def llm_http_body_path(run_id: str, digest: str) -> str:
-    """Name a body of a recorded exchange; `digest` is its SHA-256 in lower-case hexadecimal."""
-    if not _DIGEST.fullmatch(digest):
-        raise InvalidInput(f"{digest!r} is no digest: use 64 lower-case hexadecimal digits")
-    return f"{run_folder(run_id)}/llm_http/{digest[:2]}/{digest}"
+def llm_http_bodies_path(run_id: str) -> str:
+    """Name the bodies of those exchanges."""
+    return f"{run_folder(run_id)}/llm_http.bodies"
+
+
+def quarantine_path(run_id: str) -> str:
+    """Name the answers that hold secrets, below a private folder outside of the state folder."""
+    check_run_id(run_id)
+    return f"quarantine/{run_id}.bodies"
 
 
 def metadata_path(run_id: str) -> str:

@@ -3,8 +3,20 @@
 import sys
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression.zstd import (
+        CompressionParameter,
+        ZstdDecompressor,
+        ZstdDict,
+        ZstdError,
+        compress,
+    )
 else:
-    from backports import zstd
+    from backports.zstd import (
+        CompressionParameter,
+        ZstdDecompressor,
+        ZstdDict,
+        ZstdError,
+        compress,
+    )
 
-__all__ = ["zstd"]
+__all__ = ["CompressionParameter", "ZstdDecompressor", "ZstdDict", "ZstdError", "compress"]

@@ -46,6 +46,11 @@ class Places:
         return self.secrets_root / FOLDER / self.name
 
     @property
+    def redaction_key(self) -> Path:
+        """This user's, for all projects: a recording is replayed in other folders, too."""
+        return self.secrets_root / FOLDER / "redaction.key"
+
+    @property
     def state_dir(self) -> Path:
         return self.sdd_dir / "svc"
 

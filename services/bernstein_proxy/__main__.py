@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -11,15 +12,18 @@ import structlog
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
 from bernstein_client.connection import Services
+from bernstein_formats.http_secrets import Redactor
 from bernstein_proxy.app import Agents
 from bernstein_proxy.control import LINE_BYTES_MAX, Control
 from bernstein_proxy.lanes import Lanes
+from bernstein_proxy.redaction_key import redaction_key
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.stopping import stop_event
 
 CONNECT_SECONDS = 30.0
 GRACE_SECONDS = 2.0
 TICK_SECONDS = 0.5
+SWITCH_SECONDS = 0.0005
 HOST = "127.0.0.1"
 # Names that aiohttp would add to a request if its agent had not sent them.
 NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
@@ -27,12 +31,14 @@ NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 def run(started: Started) -> None:
     """Until stopped or idle. Raises BernsteinError."""
+    # What is kept is prepared by threads beside the one that passes on what comes.
+    sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(_serve(started))
 
 
 async def _serve(started: Started) -> None:
     with Services(started.places.sdd_dir, started.environ) as services:
-        lanes = Lanes(services)
+        lanes = Lanes(services, Redactor(redaction_key(started.places)))
         async with _session() as session:
             runner = web.AppRunner(
                 Agents(lanes, session).app(), access_log=None, handler_cancellation=True
@@ -57,7 +63,6 @@ def _session() -> ClientSession:
         cookie_jar=DummyCookieJar(),
         # Bytes are passed on as they are.
         auto_decompress=False,
-        trust_env=True,
         skip_auto_headers=NOT_ADDED,
     )
 

@@ -12,6 +12,7 @@ from bernstein_formats.errors import Conflict, InvalidInput, NotFound, TooMany
 from bernstein_formats.http_key import Keyed
 from bernstein_formats.http_replay import LaneReplay
 from bernstein_formats.http_rule_file import RULE_SET, Action
+from bernstein_formats.http_secrets import Redactor
 from bernstein_formats.paths import check_run_id
 from bernstein_proxy.run_log import RecordedRun, RunLog
 from bernstein_proxy.upstream import Upstream
@@ -137,8 +138,9 @@ class Lane:
 class Lanes:
     """All open lanes by token. Only the event loop touches it, but for reading a recording."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, redactor: Redactor) -> None:
         self._services = services
+        self._redactor = redactor
         self._open: dict[str, Lane] = {}
         self._logs: dict[str, RunLog] = {}
         self._opening = asyncio.Lock()
@@ -197,9 +199,10 @@ class Lanes:
 
     def _log(self, wanted: Wanted) -> RunLog:
         if wanted.replay_run_id:
-            return RecordedRun(self._services, wanted.run_id, wanted.replay_run_id)
+            recorded_id = wanted.replay_run_id
+            return RecordedRun(self._services, wanted.run_id, recorded_id, self._redactor)
         self._services.journal.get_run(wanted.run_id)
-        return RunLog(self._services, wanted.run_id)
+        return RunLog(self._services, wanted.run_id, self._redactor)
 
     def _make_room(self) -> None:
         if len(self._open) >= LANES_MAX:

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from bernstein_formats.errors import BernsteinError
-from bernstein_formats.http_exchange import End, Exchange, body_of, request_of
+from bernstein_formats.http_exchange import Answer, End, Envelope, Exchange, body_of
 from bernstein_formats.http_key import HttpRequest, Keyed, keyed
 from bernstein_formats.http_miss import CODE, error_status, miss_text, nearest
 from bernstein_formats.http_replay import LaneReplay, MissKind, NoAnswer
@@ -26,7 +26,7 @@ async def play(
 ) -> web.StreamResponse:
     """Answer a request of a lane that replays."""
     lane.arrive()
-    whole = await read_request(request, asked)
+    whole = lane.log.redactor.redacted(await read_request(request, asked))
     found = keyed(whole)
     taken = replay.take(found.key)
     assert isinstance(lane.log, RecordedRun)
@@ -35,22 +35,24 @@ async def play(
     if taken.request != body_of(whole.body):
         lane.mask(found)
     try:
-        body = await asyncio.to_thread(lane.log.body, taken.answer.body.sha256_hex)
+        envelope, body = await asyncio.to_thread(lane.log.answer, taken)
         await lane.log.served(taken)
     except BernsteinError as error:
         replay.missed()
         text = f"{error.reason}: {error.message}"
         lane.fail(text)
         return _error(whole, text, error.reason, found.key)
-    return await _send(request, taken, body)
+    return await _send(request, taken.answer, envelope, body)
 
 
-async def _send(request: web.Request, exchange: Exchange, body: bytes) -> web.StreamResponse:
+async def _send(
+    request: web.Request, answer: Answer, envelope: Envelope, body: bytes
+) -> web.StreamResponse:
     """The recorded bytes, pieces and ending; an answer that the agent left is held open."""
-    answer, out, at = exchange.answer, Stream(request), 0
+    out, at = Stream(request), 0
     if answer.status:
-        await out.start(answer.status, answer.headers)
-        for size, _ in answer.chunks:
+        await out.start(answer.status, envelope.response_headers)
+        for size, _ in envelope.chunks:
             await out.write(body[at : at + size])
             at += size
     if answer.end is End.CLIENT_GONE:
@@ -88,4 +90,4 @@ def _compared(
     """The lane's recorded requests, those to the same path first, keyed again."""
     ordered = sorted(replay.recorded, key=lambda each: (each.path != whole.path, each.seq))
     for each in islice(ordered, COMPARED_MAX):
-        yield each, keyed(request_of(each, log.body(each.request.sha256_hex)))
+        yield each, keyed(log.request(each))

@@ -6,16 +6,18 @@ when the exchange is stored; where that fails it sees a broken stream.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 from aiohttp import ClientError, ClientResponse, ClientSession, web
 
+from bernstein_client.exchanges import Recorded
 from bernstein_formats.errors import BernsteinError, ProviderFailed
-from bernstein_formats.http_exchange import Answer, End, body_of, exchange_of, open_headers
+from bernstein_formats.http_exchange import Answer, End, body_of, envelope_of, exchange_of
 from bernstein_formats.http_key import HttpRequest, Pairs, keyed
 from bernstein_formats.http_protocol import Protocol
+from bernstein_formats.http_secrets import secrets_in_answer
 from bernstein_formats.sse_end import StreamEnd, whole_end
 from bernstein_proxy.lanes import Lane
 from bernstein_proxy.requests import Asked, read_request
@@ -46,8 +48,6 @@ class Got:
         self.pieces.append(piece)
         self.size += len(piece)
         self.chunks.append((len(piece), round((self.clock() - self.began) * 1000, 1)))
-        if self.stream is not None:
-            self.stream.feed(piece)
 
     def answer(self, body: bytes, end: End) -> Answer:
         is_finished, stop_reason = self._seen_end(body)
@@ -55,9 +55,7 @@ class Got:
             end = End.COMPLETE  # it had all, and did not wait for the connection to say so
         return Answer(
             status=self.status,
-            headers=open_headers(self.headers),
             body=body_of(body),
-            chunks=tuple(self.chunks),
             end=end,
             is_finished=is_finished,
             stop_reason=stop_reason,
@@ -65,6 +63,7 @@ class Got:
 
     def _seen_end(self, body: bytes) -> tuple[bool | None, str]:
         if self.stream is not None:
+            self.stream.feed(body)
             return self.stream.is_finished, self.stream.stop_reason
         return whole_end(self.protocol, body, self.encoding)
 
@@ -103,6 +102,7 @@ def _sending(whole: HttpRequest, asked: Asked, lane: Lane, session: ClientSessio
         headers=upstream.headers(whole.headers),
         data=whole.body or None,
         allow_redirects=False,
+        proxy=upstream.proxy,
     )
 
 
@@ -146,11 +146,22 @@ async def _pieces(out: Stream, response: ClientResponse, got: Got) -> End:
 
 async def _store(lane: Lane, seq: int, whole: HttpRequest, got: Got, end: End) -> bool:
     """Whether the exchange is kept; where not, the lane's account says why."""
-    body = b"".join(got.pieces)
-    try:
+
+    def recorded() -> Recorded:
+        body = b"".join(got.pieces)
         answer = got.answer(body, end)
-        exchange = exchange_of(lane.wanted.lane, seq, whole, keyed(whole), answer)
-        await lane.log.record(exchange, whole.body, body)
+        asked = lane.log.redactor.redacted(whole)
+        envelope = envelope_of(asked, got.headers, got.chunks)
+        name, found = lane.wanted.lane, keyed(asked)
+        exchange = replace(
+            exchange_of(name, seq, asked, found, answer=answer, envelope=envelope),
+            redaction_key=lane.log.redactor.key_id if asked.redacted else "",
+            quarantined=secrets_in_answer(body, got.encoding),
+        )
+        return Recorded(exchange, envelope.data(), asked.body, body)
+
+    try:
+        exchange = await lane.log.record(recorded)
     except BernsteinError as error:
         log.warning("not_recorded", reason=error.reason, error=error.message)
         lane.fail(f"request {seq} is not recorded: {error.message} [{error.reason}]")
@@ -158,5 +169,5 @@ async def _store(lane: Lane, seq: int, whole: HttpRequest, got: Got, end: End) -
     if got.stream is not None and got.stream.trouble:
         lane.note(f"request {seq}: the end of its answer was not seen: {got.stream.trouble}")
     lane.recorded += 1
-    lane.cut += not answer.is_whole
+    lane.cut += not exchange.answer.is_whole
     return True

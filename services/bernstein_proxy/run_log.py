@@ -6,33 +6,97 @@ the recorded order, whatever its timing: so it reaches the recorded head.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bernstein_client.connection import Services
+from bernstein_client.exchanges import Recorded
 from bernstein_client.recorder import Recording
 from bernstein_formats.canonical import JsonValue, parse_json
-from bernstein_formats.errors import RecordingChanged
-from bernstein_formats.http_exchange import EVENT, Exchange
+from bernstein_formats.errors import (
+    BernsteinError,
+    InvalidInput,
+    RecordingChanged,
+    ReplayKeySchemeMismatchError,
+)
+from bernstein_formats.http_exchange import EVENT, Envelope, Exchange
+from bernstein_formats.http_key import HttpRequest
 from bernstein_formats.http_replay import LaneReplay
+from bernstein_formats.http_secrets import Redactor
 
 RECORDING_EVENT = "llm_http_recording"
+# So many exchanges are kept at once.
+BATCH_MAX = 64
+
+
+# Makes an exchange out of what went by: work for another thread than the one that passes it on.
+Make = Callable[[], Recorded]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An exchange until it is kept, or not."""
+
+    make: Make
+    made: Recorded | None = None
+    error: BernsteinError | None = None
 
 
 class RunLog:
     """One run that is recorded or replayed, shared by its lanes."""
 
-    def __init__(self, services: Services, run_id: str) -> None:
+    def __init__(self, services: Services, run_id: str, redactor: Redactor) -> None:
+        self.redactor = redactor
         self._services = services
         self._run_id = run_id
         self._in_order = asyncio.Lock()
+        self._waiting_to_be_kept: deque[_Waiting] = deque()
 
-    async def record(self, exchange: Exchange, request: bytes, answer: bytes) -> None:
-        """Keep an exchange; durable when it returns. Raises BernsteinError."""
-        exchanges = self._services.exchanges
-        await asyncio.to_thread(exchanges.store_bodies, self._run_id, request, answer)
+    async def record(self, make: Make) -> Exchange:
+        """Keep an exchange; durable when it returns. Raises BernsteinError.
+
+        What comes while others are being kept is kept with the next ones, in one go.
+        """
+        mine = _Waiting(make)
+        self._waiting_to_be_kept.append(mine)
         async with self._in_order:
-            await asyncio.to_thread(exchanges.append, self._run_id, exchange)
-            await self._journal([exchange])
+            while mine in self._waiting_to_be_kept:
+                await asyncio.to_thread(self._keep, self._next_batch())
+        if mine.error is not None:
+            raise mine.error
+        assert mine.made is not None
+        return mine.made.exchange
+
+    def _next_batch(self) -> list[_Waiting]:
+        waiting = self._waiting_to_be_kept
+        return [waiting.popleft() for _ in range(min(len(waiting), BATCH_MAX))]
+
+    def _keep(self, batch: list[_Waiting]) -> None:
+        for each in batch:
+            try:
+                each.made = each.made or each.make()
+            except BernsteinError as failure:
+                each.error = failure
+        made = [each for each in batch if each.error is None]
+        error = self._kept([each.made for each in made if each.made is not None])
+        if isinstance(error, InvalidInput) and len(made) > 1:
+            # One that is refused must not fail its neighbours.
+            for each in made:
+                self._keep([each])
+            return
+        for each in made:
+            each.error = error
+
+    def _kept(self, recorded: list[Recorded]) -> BernsteinError | None:
+        if not recorded:
+            return None
+        events = [(EVENT, each.exchange.event()) for each in recorded]
+        try:
+            self._services.exchanges.record(self._run_id, recorded)
+            self._services.journal.append_many(self._run_id, events)
+        except BernsteinError as error:
+            return error
+        return None
 
     async def _journal(self, exchanges: list[Exchange]) -> None:
         if exchanges:
@@ -43,12 +107,15 @@ class RunLog:
 class RecordedRun(RunLog):
     """A recording that a run replays."""
 
-    def __init__(self, services: Services, run_id: str, recorded_id: str) -> None:
+    def __init__(
+        self, services: Services, run_id: str, recorded_id: str, redactor: Redactor
+    ) -> None:
         """Read the recording. Raises ReplayRecordingMissingError, RecordingChanged and others."""
-        super().__init__(services, run_id)
+        super().__init__(services, run_id, redactor)
         self.recorded_id = recorded_id
         self.exchanges, recording = services.exchanges.read(recorded_id)
         _check_unchanged(services, recorded_id, recording)
+        _check_redaction(self.exchanges, redactor)
         self._waiting = deque(self.exchanges)
         self._served: set[tuple[str, int]] = set()
 
@@ -56,9 +123,14 @@ class RecordedRun(RunLog):
         """The part that one lane recorded. Raises ReplayKeySchemeMismatchError."""
         return LaneReplay(name, self.exchanges)
 
-    def body(self, sha256_hex: str) -> bytes:
-        """A stored body. Raises ReplayRecordingMissingError, RowMalformed."""
-        return self._services.exchanges.body(self.recorded_id, sha256_hex)
+    def answer(self, exchange: Exchange) -> tuple[Envelope, bytes]:
+        """What was answered. Raises ReplayRecordingMissingError, RowMalformed."""
+        exchanges = self._services.exchanges
+        return exchanges.envelope_and(self.recorded_id, exchange, exchange.answer.body)
+
+    def request(self, exchange: Exchange) -> HttpRequest:
+        """What was asked. Raises likewise."""
+        return self._services.exchanges.request(self.recorded_id, exchange)
 
     async def served(self, exchange: Exchange) -> None:
         """Note that an exchange was used, and write the rows whose turn it is."""
@@ -78,6 +150,20 @@ class RecordedRun(RunLog):
 
     def _is_served(self, exchange: Exchange) -> bool:
         return (exchange.lane, exchange.seq) in self._served
+
+
+def _check_redaction(exchanges: Iterable[Exchange], redactor: Redactor) -> None:
+    """Where secrets were replaced, only the same key replaces them likewise."""
+    other = {each.redaction_key for each in exchanges} - {"", redactor.key_id}
+    if other:
+        recorded = ", ".join(sorted(other))
+        raise ReplayKeySchemeMismatchError(
+            f"key scheme mismatch: secrets in the recording were replaced with key {recorded},"
+            f" and this user's is {redactor.key_id}: put the key file of whoever recorded it in"
+            " the place of yours (docs/agents.md), or record the run again",
+            recorded=recorded,
+            ours=redactor.key_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)

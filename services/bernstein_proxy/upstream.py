@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
+from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
@@ -42,6 +43,8 @@ class Upstream:
     name: str
     base_url: str
     api_key: str = field(default="", repr=False)
+    # The proxy that this environment has for it; looked up once, not for each request.
+    proxy: str | None = None
 
     def url(self, rest: str, query: str) -> URL:
         """The address of a request; `rest` and `query` are as the agent wrote them."""
@@ -76,7 +79,8 @@ def upstream(name: str, base_url: str, api_key: str) -> Upstream:
         raise InvalidInput(
             f"provider {name!r}: the proxy speaks to {', '.join(sorted(BASE_URLS))}", name=name
         )
-    found = Upstream(name, base_url or BASE_URLS[name], api_key)
+    base_url = base_url or BASE_URLS[name]
+    found = Upstream(name, base_url, api_key, _proxy_for(base_url))
     try:
         url = URL(found.base_url)
     except ValueError as error:
@@ -89,3 +93,10 @@ def upstream(name: str, base_url: str, api_key: str) -> Upstream:
     if not _KEY.fullmatch(api_key):
         raise InvalidInput(f"the key of provider {name} holds characters that no key has")
     return found
+
+
+def _proxy_for(base_url: str) -> str | None:
+    """What HTTP_PROXY, HTTPS_PROXY and NO_PROXY say of an address."""
+    scheme, _, rest = base_url.partition("://")
+    host = rest.partition("/")[0]
+    return None if proxy_bypass(host) else getproxies().get(scheme)

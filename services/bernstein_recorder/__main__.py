@@ -13,6 +13,7 @@ from bernstein_recorder.service import RecorderService
 from bernstein_recorder.sessions import Sessions
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.config import RecorderConfig, load_table
+from bernstein_runtime.places import make_secrets
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.protection import hide
 from bernstein_runtime.server import serve
@@ -33,7 +34,7 @@ def run(started: Started) -> None:
         KeptAnswers(store, clock),
         clock,
     )
-    exchanges = Exchanges(store)
+    exchanges = Exchanges(store, FileStore(make_secrets(places, "recorder")))
 
     def register(server: grpc.Server) -> str:
         service = RecorderService(sessions, exchanges)

@@ -1,4 +1,4 @@
-"""The stored exchanges of agents with their providers: one log a run, bodies by digest beside it.
+"""The stored exchanges of agents with their providers: one log a run, and one file of bodies.
 
 Rules: docs/formats/llm-http.md, sections 1 and 4.
 """
@@ -6,18 +6,17 @@ Rules: docs/formats/llm-http.md, sections 1 and 4.
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from bernstein_formats.errors import (
-    ForeignWriter,
+    BernsteinError,
     InvalidInput,
     ReplayRecordingMissingError,
     RequestIdReused,
-    RowMalformed,
-    StoreFailed,
 )
-from bernstein_formats.http_exchange import parse_exchange
-from bernstein_formats.paths import llm_http_body_path, llm_http_path
+from bernstein_formats.http_exchange import Body, Exchange, parse_exchange
+from bernstein_formats.paths import llm_http_bodies_path, llm_http_path, quarantine_path
+from bernstein_recorder.bodies import Bodies
 from bernstein_store.store import Log, Mark, Store
 
 KEPT_OPEN = 8
@@ -35,32 +34,35 @@ class _Open:
 class Exchanges:
     """Writes and reads exchanges. Thread-safe."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, quarantine: Store) -> None:
+        """`quarantine`: a private place outside of the project, for answers that hold secrets."""
         self._store = store
+        self._quarantine = quarantine
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._bodies: OrderedDict[tuple[str, bool], Bodies] = OrderedDict()
 
-    def store_body(self, run_id: str, digest: str, parts: Iterator[bytes]) -> int:
-        """Keep a body; durable when it returns. Raises InvalidInput for bytes of another digest."""
-        name = llm_http_body_path(run_id, digest)
-        size = self._store.size(name)
-        return size if size is not None else self._store.put_parts(name, _checked(parts, digest))
-
-    def append(self, run_id: str, request_id: str, line: bytes) -> int:
-        """Append a row whose bodies are stored; gives the file's size. Once a request id."""
-        self._check(run_id, line)
-        digest = hashlib.sha256(line).hexdigest()
+    def record(
+        self, run_id: str, request_id: str, bodies: Mapping[str, bytes], lines: Sequence[bytes]
+    ) -> int:
+        """Keep bodies by digest and append rows, all durable when it returns; gives the file's
+        size. Once a request id. Raises InvalidInput, RequestIdReused."""
+        _check_digests(bodies)
+        exchanges = [_row(line) for line in lines]
+        data = b"".join(lines)
+        digest = hashlib.sha256(data).hexdigest()
         with self._lock:
             opened = self._opened(run_id)
             if request_id in opened.done:
                 if opened.done[request_id] != digest:
                     raise RequestIdReused(
-                        f"request id {request_id} appended another exchange to run {run_id}; make"
-                        " a new one for each exchange",
+                        f"request id {request_id} appended other exchanges to run {run_id}; make"
+                        " a new one for each message",
                         request_id=request_id,
                     )
                 return opened.log.size
-            self._write(run_id, opened, line, Mark(request_id, opened.log.size + len(line), digest))
+            self._keep(run_id, bodies, exchanges)
+            self._write(run_id, opened, data, Mark(request_id, opened.log.size + len(data), digest))
             opened.done[request_id] = digest
             return opened.log.size
 
@@ -75,38 +77,78 @@ class Exchanges:
             )
         yield from self._store.read(name)
 
-    def read_body(self, run_id: str, digest: str) -> Iterator[bytes]:
+    def body(self, run_id: str, digest: bytes) -> bytes:
         """A stored body. Raises ReplayRecordingMissingError, RowMalformed for changed bytes."""
-        name = llm_http_body_path(run_id, digest)
-        if self._store.size(name) is None:
+        with self._lock:
+            found = self._bodies_of(run_id).get(digest)
+            if found is None:
+                found = self._bodies_of(run_id, is_private=True).get(digest)
+        if found is None:
             raise ReplayRecordingMissingError(
-                f"{name} is missing: the recording of run {run_id} is not whole; restore the file",
-                path=name,
+                f"{llm_http_bodies_path(run_id)} lacks the body {digest.hex()}: the recording of"
+                f" run {run_id} is not whole; restore the file (an answer that holds secrets is"
+                " only where it was recorded)",
+                run_id=run_id,
             )
-        try:
-            yield from _checked(self._store.read(name), digest)
-        except InvalidInput as error:
-            raise RowMalformed(
-                f"{name}: {error.message}; the file was changed: restore it", path=name
-            ) from error
+        return found
 
     def close(self) -> None:
         """Let go of all files."""
         with self._lock:
-            for each in self._open.values():
-                each.log.close()
+            for opened in self._open.values():
+                opened.log.close()
+            for bodies in self._bodies.values():
+                bodies.close()
             self._open.clear()
+            self._bodies.clear()
 
-    def _check(self, run_id: str, line: bytes) -> None:
-        if line.count(b"\n") != 1 or not line.endswith(b"\n"):
-            raise InvalidInput("an exchange is one line with its line feed", field="line")
-        exchange = parse_exchange(line, 1)
-        for body in (exchange.request, exchange.answer.body):
-            if self._store.size(llm_http_body_path(run_id, body.sha256_hex)) != body.size:
-                raise InvalidInput(
-                    f"the body {body.sha256_hex} of {body.size} bytes is not stored yet",
-                    field="line",
-                )
+    def _keep(
+        self, run_id: str, bodies: Mapping[str, bytes], exchanges: Sequence[Exchange]
+    ) -> None:
+        """Store what is given, if it is all that the rows name and is not stored yet."""
+        named = {
+            body.sha256_hex: ((exchange.lane, kind), kind == "answer" and exchange.quarantined)
+            for exchange in exchanges
+            for kind, body in _named(exchange).items()
+        }
+        for exchange in exchanges:
+            for body in _named(exchange).values():
+                self._check_stored(run_id, body, bodies.get(body.sha256_hex))
+        for is_private in (False, True):
+            self._add(
+                run_id,
+                [
+                    (bytes.fromhex(digest), body, source)
+                    for digest, body in bodies.items()
+                    for source, kinds in [named.get(digest, (None, False))]
+                    if bool(kinds) is is_private
+                ],
+                is_private=is_private,
+            )
+
+    def _check_stored(self, run_id: str, body: Body, given: bytes | None) -> None:
+        size = None if given is None else len(given)
+        for is_private in (False, True):
+            if size is None:
+                stored = self._bodies_of(run_id, is_private=is_private)
+                size = stored.size(bytes.fromhex(body.sha256_hex))
+        if size != body.size:
+            raise InvalidInput(
+                f"the body {body.sha256_hex} of {body.size} bytes is not stored yet", field="line"
+            )
+
+    def _add(
+        self, run_id: str, bodies: list[tuple[bytes, bytes, Hashable]], *, is_private: bool
+    ) -> None:
+        if not bodies:
+            return
+        stored = self._bodies_of(run_id, is_private=is_private)
+        try:
+            stored.add(bodies)
+        except BernsteinError:
+            # Nobody knows the file now: whoever comes next opens it anew.
+            self._bodies.pop((run_id, is_private)).close()
+            raise
 
     def _opened(self, run_id: str) -> _Open:
         found = self._open.get(run_id)
@@ -117,19 +159,47 @@ class Exchanges:
         self._open.move_to_end(run_id)
         return found
 
-    def _write(self, run_id: str, opened: _Open, line: bytes, mark: Mark) -> None:
+    def _bodies_of(self, run_id: str, *, is_private: bool = False) -> Bodies:
+        key = (run_id, is_private)
+        found = self._bodies.get(key)
+        if found is not None and not found.is_current():
+            self._bodies.pop(key).close()
+            found = None
+        if found is None:
+            while len(self._bodies) >= 2 * KEPT_OPEN:
+                self._bodies.popitem(last=False)[1].close()
+            store = self._quarantine if is_private else self._store
+            name = quarantine_path(run_id) if is_private else llm_http_bodies_path(run_id)
+            found = self._bodies[key] = Bodies(store, name, private=is_private)
+        self._bodies.move_to_end(key)
+        return found
+
+    def _write(self, run_id: str, opened: _Open, data: bytes, mark: Mark) -> None:
         try:
-            opened.log.append(line, [mark])
-        except (ForeignWriter, StoreFailed):
-            # Nobody knows the file now: the next append opens it anew.
+            opened.log.append(data, [mark])
+        except BernsteinError:
+            # Likewise.
             self._open.pop(run_id).log.close()
             raise
 
 
-def _checked(parts: Iterator[bytes], digest: str) -> Iterator[bytes]:
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(part)
-        yield part
-    if found.hexdigest() != digest:
-        raise InvalidInput(f"the bytes have the digest {found.hexdigest()}, not {digest}")
+def _named(exchange: Exchange) -> dict[str, Body]:
+    """The stored bodies of an exchange, by what they are."""
+    return {
+        "envelope": exchange.envelope,
+        "request": exchange.request,
+        "answer": exchange.answer.body,
+    }
+
+
+def _row(line: bytes) -> Exchange:
+    if line.count(b"\n") != 1 or not line.endswith(b"\n"):
+        raise InvalidInput("an exchange is one line with its line feed", field="line")
+    return parse_exchange(line, 1)
+
+
+def _check_digests(bodies: Mapping[str, bytes]) -> None:
+    for digest, body in bodies.items():
+        found = hashlib.sha256(body).hexdigest()
+        if found != digest:
+            raise InvalidInput(f"the bytes have the digest {found}, not {digest}")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 import grpc
 
@@ -112,24 +113,17 @@ class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
             )
         )
 
-    def StoreBody(
-        self, request_iterator: Iterator[pb.StoreBodyRequest], context: grpc.ServicerContext
-    ) -> pb.StoreBodyResponse:
+    def RecordExchanges(
+        self, request_iterator: Iterator[pb.RecordExchangesRequest], context: grpc.ServicerContext
+    ) -> pb.RecordExchangesResponse:
         first = next(request_iterator, None)
         if first is None:
             raise InvalidInput("an empty stream names no run", field="run_id")
         check_run_id(first.run_id)
-        parts = _body_parts(first, request_iterator)
-        size = self._exchanges.store_body(first.run_id, first.sha256.hex(), parts)
-        return pb.StoreBodyResponse(size_bytes=size)
-
-    def AppendExchange(
-        self, request: pb.AppendExchangeRequest, context: grpc.ServicerContext
-    ) -> pb.AppendExchangeResponse:
-        check_run_id(request.run_id)
-        request_id = _request_id(request.request_id)
-        size = self._exchanges.append(request.run_id, request_id, request.line)
-        return pb.AppendExchangeResponse(size_bytes=size)
+        request_id = _request_id(first.request_id)
+        bodies, lines = _bodies_and_lines(first, request_iterator)
+        size = self._exchanges.record(first.run_id, request_id, bodies, lines)
+        return pb.RecordExchangesResponse(size_bytes=size)
 
     def ReadExchanges(
         self, request: pb.ReadExchangesRequest, context: grpc.ServicerContext
@@ -138,22 +132,30 @@ class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
         for data in self._exchanges.read(request.run_id):
             yield pb.ReadExchangesResponse(data=data)
 
-    def ReadBody(
-        self, request: pb.ReadBodyRequest, context: grpc.ServicerContext
-    ) -> Iterator[pb.ReadBodyResponse]:
+    def ReadBodies(
+        self, request: pb.ReadBodiesRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.ReadBodiesResponse]:
         check_run_id(request.run_id)
-        for data in self._exchanges.read_body(request.run_id, request.sha256.hex()):
-            yield pb.ReadBodyResponse(data=data)
+        for sha256 in request.sha256s:
+            body = self._exchanges.body(request.run_id, sha256)
+            for at in range(0, len(body), limits.PIECE_BYTES_MAX):
+                yield pb.ReadBodiesResponse(data=body[at : at + limits.PIECE_BYTES_MAX])
 
 
-def _body_parts(first: pb.StoreBodyRequest, rest: Iterator[pb.StoreBodyRequest]) -> Iterator[bytes]:
-    """A stream that breaks off has another digest, so that nothing of it is kept."""
-    yield first.data
+def _bodies_and_lines(
+    first: pb.RecordExchangesRequest, rest: Iterator[pb.RecordExchangesRequest]
+) -> tuple[dict[str, bytes], list[bytes]]:
+    """A stream that breaks off keeps nothing."""
+    pieces: dict[str, list[bytes]] = {}
+    lines: list[bytes] = []
     try:
-        for part in rest:
-            yield part.data
+        for message in chain([first], rest):
+            for piece in message.pieces:
+                pieces.setdefault(piece.sha256.hex(), []).append(piece.data)
+            lines += message.lines
     except grpc.RpcError as error:
-        raise Unavailable("the caller went away while it sent a body") from error
+        raise Unavailable("the caller went away while it sent exchanges") from error
+    return {digest: b"".join(parts) for digest, parts in pieces.items()}, lines
 
 
 def _wanted(request: pb.OpenSessionRequest) -> Wanted:

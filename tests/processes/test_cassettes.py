@@ -158,7 +158,7 @@ def test_a_cassette_that_was_changed_is_not_replayed(provider: ModelServer, tmp_
     ):
         pass
     exchanges.write_bytes(text)
-    shutil.rmtree(tmp_path / "a" / "llm_http")
+    (tmp_path / "a" / "llm_http.bodies").unlink()
     with pytest.raises(ReplayMissError, match="RECORDING_MISSING"), recorded("a", folder=tmp_path):
         ask()
 

@@ -20,6 +20,7 @@ import pytest
 from tests.scripted_provider import ProviderServer
 
 from bernstein_client.connection import Services
+from bernstein_client.exchanges import Recorded
 from bernstein_client.proxy import LaneAccount, LaneWanted, ProxyClient
 from bernstein_client.recorder import Provider
 from bernstein_formats.errors import (
@@ -30,7 +31,7 @@ from bernstein_formats.errors import (
     RowMalformed,
     RunNotFound,
 )
-from bernstein_formats.http_exchange import Answer, End, body_of, exchange_of
+from bernstein_formats.http_exchange import Answer, End, body_of, envelope_of, exchange_of
 from bernstein_formats.http_key import HttpRequest, keyed
 
 pytestmark = pytest.mark.processes
@@ -248,7 +249,7 @@ def test_pieces_go_on_at_once_and_who_leaves_is_recorded_as_gone(
             first = answer.read1()
         connection.close()
     (exchange,), _ = services.exchanges.read(recording.run_id)
-    kept = services.exchanges.body(recording.run_id, exchange.answer.body.sha256_hex)
+    (kept,) = services.exchanges.bodies(recording.run_id, exchange.answer.body)
     with lane(services, replay=recording.run_id) as replaying:
         connection = replaying.connect(seconds=1.0)
         connection.request("POST", f"{urlsplit(replaying.base).path}{CHAT}", body)
@@ -287,7 +288,7 @@ def test_what_cannot_be_stored_breaks_the_stream_and_is_told(
     services: Services, provider: ProviderServer, project: Any
 ) -> None:
     with lane(services, provider) as recording:
-        (project.sdd / "runs" / recording.run_id / "llm_http").write_text("in the way")
+        (project.sdd / "runs" / recording.run_id / "llm_http.bodies").mkdir()
         with pytest.raises(http.client.IncompleteRead):
             recording.post(CHAT, chat("hi", stream=True))
 
@@ -406,12 +407,14 @@ def test_recorded_bytes_are_replayed_with_their_ending(
     headers = tuple((name, value) for name, value in case["headers"])
     sizes = tuple((len(chunk), 0.0) for chunk in chunks)
     end = ENDS[case["end"]]
-    answer = Answer(case["status"], headers, body_of(whole), sizes, end, None, "")
+    answer = Answer(case["status"], body_of(whole), end, None, "")
     body = json.dumps(chat("hi")).encode()
     request = HttpRequest("POST", CHAT, (), (), body)
     recorded = new_run(services)
-    services.exchanges.store_bodies(recorded, body, whole)
-    services.exchanges.append(recorded, exchange_of("agent", 1, request, keyed(request), answer))
+    envelope = envelope_of(request, headers, sizes)
+    found = keyed(request)
+    exchange = exchange_of("agent", 1, request, found, answer=answer, envelope=envelope)
+    services.exchanges.record(recorded, [Recorded(exchange, envelope.data(), body, whole)])
 
     with lane(services, replay=recorded) as replaying:
         if end is End.COMPLETE:
@@ -502,9 +505,10 @@ def test_a_body_that_was_changed_is_never_replayed(
     services: Services, recorded: str, project: Any
 ) -> None:
     exchanges, _ = services.exchanges.read(recorded)
-    digest = exchanges[1].answer.body.sha256_hex
-    path = project.sdd / "runs" / recorded / "llm_http" / digest[:2] / digest
-    path.write_bytes(path.read_bytes().replace(b"hi", b"ho"))
+    path = project.sdd / "runs" / recorded / "llm_http.bodies"
+    stored = path.read_bytes()
+    at = stored.index(bytes.fromhex(exchanges[1].answer.body.sha256_hex)) + 40
+    path.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
     with lane(services, replay=recorded) as replaying:
         status, _, data = replaying.post(CHAT, chat("hi", temperature=0))
 
@@ -512,7 +516,7 @@ def test_a_body_that_was_changed_is_never_replayed(
     assert b"ROW_MALFORMED" in data
     assert replaying.account.misses == 1
     with pytest.raises(RowMalformed):
-        services.exchanges.body(recorded, digest)
+        services.exchanges.bodies(recorded, exchanges[1].answer.body)
 
 
 # --- the command ----------------------------------------------------------------------------------

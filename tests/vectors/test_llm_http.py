@@ -14,8 +14,10 @@ from bernstein_formats.http_exchange import (
     End,
     Exchange,
     body_of,
+    envelope_of,
     exchange_of,
     open_headers,
+    parse_envelope,
     parse_exchange,
 )
 from bernstein_formats.http_key import HttpRequest, keyed, open_query
@@ -92,10 +94,10 @@ def test_the_key_does_not_depend_on_how_the_json_is_written(case: dict[str, Any]
 
 
 def exchange(lane: str, seq: int, key: str, end: End = End.COMPLETE) -> Exchange:
-    answer = Answer(200, (), body_of(b""), (), end, None, "")
+    answer = Answer(200, body_of(b""), end, None, "")
     digest = sha256(key.encode()).hexdigest()
     return Exchange(
-        *(lane, seq, "POST", "/openai/v1/responses", (), (), Body(digest, 0)),
+        *(lane, seq, "POST", "/openai/v1/responses", body_of(b""), Body(digest, 0)),
         *(Protocol.OPENAI_RESPONSES.value, "m", digest),
         rules={},
         answer=answer,
@@ -147,19 +149,15 @@ def test_a_stream_is_finished_only_where_its_protocol_says_so(
 def test_a_recorded_answer_is_read_back_as_it_was(case: dict[str, Any]) -> None:
     chunks = [b64decode(each) for each in case["chunks_b64"]]
     headers = tuple((name, value) for name, value in case["headers"])
-    answer = Answer(
-        case["status"],
-        headers,
-        body_of(b"".join(chunks)),
-        tuple((len(chunk), at * 0.5) for at, chunk in enumerate(chunks)),
-        ENDS[case["end"]],
-        None,
-        "",
-    )
+    answer = Answer(case["status"], body_of(b"".join(chunks)), ENDS[case["end"]], None, "")
+    sizes = tuple((len(chunk), at * 0.5) for at, chunk in enumerate(chunks))
     request = HttpRequest("POST", "/openai/v1/responses", (), (), b'{"model":"m"}')
-    kept = exchange_of("a", 1, request, keyed(request), answer)
+    envelope = envelope_of(request, headers, sizes)
+    kept = exchange_of("a", 1, request, keyed(request), answer=answer, envelope=envelope)
 
     assert parse_exchange(kept.line(), 1) == kept
+    assert parse_envelope(envelope.data(), kept) == envelope
+    assert (envelope.response_headers, envelope.chunks) == (headers, sizes)
 
 
 SHAPES = json.loads((VECTORS / "request-shapes.json").read_text())
@@ -218,7 +216,7 @@ def test_only_a_stream_that_showed_its_end_is_whole(name: str, finished: bool, r
     stream = StreamEnd(Protocol.OPENAI_CHAT)
     for frame in frames:
         stream.feed(frame.encode())
-    answer = Answer(200, (), body_of(b""), (), End.COMPLETE, stream.is_finished, reason)
+    answer = Answer(200, body_of(b""), End.COMPLETE, stream.is_finished, reason)
 
     assert (stream.is_finished, stream.stop_reason) == (finished, reason)
     assert answer.is_whole is finished
@@ -235,16 +233,10 @@ def test_no_secret_of_headers_or_address_is_written_down() -> None:
         tuple(asked["headers"].items()),
         json.dumps(asked["body"]).encode(),
     )
-    answer = Answer(
-        200,
-        open_headers(tuple(answered["headers"].items())),
-        body_of(b""),
-        (),
-        End.COMPLETE,
-        None,
-        "",
-    )
-    row = exchange_of("a", 1, request, keyed(request), answer).line().decode()
+    answer = Answer(200, body_of(b""), End.COMPLETE, None, "")
+    envelope = envelope_of(request, tuple(answered["headers"].items()), ())
+    kept = exchange_of("a", 1, request, keyed(request), answer=answer, envelope=envelope)
+    written = (kept.line() + envelope.data()).decode()
 
-    assert [secret for secret in secrets if secret in row] == []
+    assert [secret for secret in secrets if secret in written] == []
     assert open_query(request.query) == (("beta", "true"),)

@@ -19,7 +19,8 @@ from bernstein_formats.run_choice import LATEST
 LIST: Final = "list"
 REPAIR: Final = "repair"
 EXPLAIN: Final = "explain"
-OF_SERVICES: Final = (REPAIR, EXPLAIN)
+SCAN: Final = "scan"
+OF_SERVICES: Final = (REPAIR, EXPLAIN, SCAN)
 DIFF: Final = "diff"
 
 
@@ -66,6 +67,7 @@ def replay(
     bernstein replay RUN --from-step N      the state after N events
     bernstein replay diff RUN_A RUN_B       where do two runs part?
     bernstein replay explain RUN            what the keys of its agents' requests leave out
+    bernstein replay scan RUN               are there secrets in what its agents said and heard?
     bernstein replay repair RUN             put a damaged journal in order; the original is kept
     bernstein replay AGENT [--walk]         an agent's own steps, one after the other
     bernstein replay export AGENT [OUT]     a receipt of them that verifies anywhere
@@ -113,6 +115,10 @@ def _by_services(
         return repair(words[1:], sdd_dir, recover=recover, as_json=as_json)
     if len(words) != 2:
         raise click.UsageError(f"{words[0]} takes one run", ctx)
+    if words[0] == SCAN:
+        from bernstein_cli.recording_scan import scan_run  # noqa: PLC0415 - see above
+
+        return scan_run(words[1], sdd_dir, as_json=as_json)
     from bernstein_cli.replay_explain import explain  # noqa: PLC0415 - see above
 
     return explain(words[1], sdd_dir, as_json=as_json)

@@ -20,6 +20,7 @@ from bernstein_cli.once_signer import once_signer
 from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.progress import Progress
 from bernstein_cli.receipt_output import Write, check_output, write_receipt
+from bernstein_cli.recording_scan import refuse_recorded_secrets
 from bernstein_cli.secret_scan import refuse_secrets
 from bernstein_cli.signing_key import SigningKey, choose_key, require_resident_key
 from bernstein_client.connection import Services
@@ -94,6 +95,7 @@ def verify_run(
     ):
         if not allow_secrets:
             refuse_secrets(run_id, services.journal.read_journal(run_id))
+            refuse_recorded_secrets(services, run_id)
         built, cose = _build(services, run_id, signer, output, audit, unfinished=unfinished)
     receipt = output or Path(built.receipt_path)
     for text in audit_remarks(built, all_runs=all_runs):

@@ -542,90 +542,72 @@ class AppendCallsResponse(_message.Message):
 Global___AppendCallsResponse: _TypeAlias = AppendCallsResponse  # noqa: Y015
 
 @_typing.final
-class StoreBodyRequest(_message.Message):
-    """A piece of the request for StoreBody; the first one names run and digest."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    RUN_ID_FIELD_NUMBER: _builtins.int
-    SHA256_FIELD_NUMBER: _builtins.int
-    DATA_FIELD_NUMBER: _builtins.int
-    run_id: _builtins.str
-    """The run."""
-    sha256: _builtins.bytes
-    """SHA-256 of the whole body, 32 bytes."""
-    data: _builtins.bytes
-    """The next bytes of the body, at most 3 MiB."""
-    def __init__(
-        self,
-        *,
-        run_id: _builtins.str = ...,
-        sha256: _builtins.bytes = ...,
-        data: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "run_id", b"run_id", "sha256", b"sha256"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___StoreBodyRequest: _TypeAlias = StoreBodyRequest  # noqa: Y015
-
-@_typing.final
-class StoreBodyResponse(_message.Message):
-    """Response for StoreBody."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SIZE_BYTES_FIELD_NUMBER: _builtins.int
-    size_bytes: _builtins.int
-    """Size of the body in bytes."""
-    def __init__(
-        self,
-        *,
-        size_bytes: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["size_bytes", b"size_bytes"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___StoreBodyResponse: _TypeAlias = StoreBodyResponse  # noqa: Y015
-
-@_typing.final
-class AppendExchangeRequest(_message.Message):
-    """Request for AppendExchange."""
+class RecordExchangesRequest(_message.Message):
+    """A piece of the request for RecordExchanges, at most 3 MiB; the first one names run and request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
-    LINE_FIELD_NUMBER: _builtins.int
+    PIECES_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     request_id: _builtins.str
     """1 to 64 ASCII characters chosen by the client: the same id appends once."""
-    line: _builtins.bytes
-    """The row, with its line feed."""
+    @_builtins.property
+    def pieces(self) -> _containers.RepeatedCompositeFieldContainer[Global___BodyPiece]:
+        """The next pieces of bodies."""
+
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The next rows, each with its line feed, in the order in which they are appended."""
+
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         request_id: _builtins.str = ...,
-        line: _builtins.bytes = ...,
+        pieces: _abc.Iterable[Global___BodyPiece] | None = ...,
+        lines: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["line", b"line", "request_id", b"request_id", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines", "pieces", b"pieces", "request_id", b"request_id", "run_id", b"run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AppendExchangeRequest: _TypeAlias = AppendExchangeRequest  # noqa: Y015
+Global___RecordExchangesRequest: _TypeAlias = RecordExchangesRequest  # noqa: Y015
 
 @_typing.final
-class AppendExchangeResponse(_message.Message):
-    """Response for AppendExchange."""
+class BodyPiece(_message.Message):
+    """Bytes of a body; pieces of one body follow one another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHA256_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    sha256: _builtins.bytes
+    """SHA-256 of the whole body, 32 bytes."""
+    data: _builtins.bytes
+    """The next bytes of the body."""
+    def __init__(
+        self,
+        *,
+        sha256: _builtins.bytes = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BodyPiece: _TypeAlias = BodyPiece  # noqa: Y015
+
+@_typing.final
+class RecordExchangesResponse(_message.Message):
+    """Response for RecordExchanges."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -643,7 +625,7 @@ class AppendExchangeResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AppendExchangeResponse: _TypeAlias = AppendExchangeResponse  # noqa: Y015
+Global___RecordExchangesResponse: _TypeAlias = RecordExchangesResponse  # noqa: Y015
 
 @_typing.final
 class ReadExchangesRequest(_message.Message):
@@ -690,40 +672,42 @@ class ReadExchangesResponse(_message.Message):
 Global___ReadExchangesResponse: _TypeAlias = ReadExchangesResponse  # noqa: Y015
 
 @_typing.final
-class ReadBodyRequest(_message.Message):
-    """Request for ReadBody."""
+class ReadBodiesRequest(_message.Message):
+    """Request for ReadBodies."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
-    SHA256_FIELD_NUMBER: _builtins.int
+    SHA256S_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
-    sha256: _builtins.bytes
-    """SHA-256 of the body, 32 bytes."""
+    @_builtins.property
+    def sha256s(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """SHA-256 of each body, 32 bytes."""
+
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
-        sha256: _builtins.bytes = ...,
+        sha256s: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "sha256", b"sha256"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "sha256s", b"sha256s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReadBodyRequest: _TypeAlias = ReadBodyRequest  # noqa: Y015
+Global___ReadBodiesRequest: _TypeAlias = ReadBodiesRequest  # noqa: Y015
 
 @_typing.final
-class ReadBodyResponse(_message.Message):
-    """A piece of the response for ReadBody."""
+class ReadBodiesResponse(_message.Message):
+    """A piece of the response for ReadBodies."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DATA_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
-    """The next bytes of the body."""
+    """The next bytes of the bodies."""
     def __init__(
         self,
         *,
@@ -735,4 +719,4 @@ class ReadBodyResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReadBodyResponse: _TypeAlias = ReadBodyResponse  # noqa: Y015
+Global___ReadBodiesResponse: _TypeAlias = ReadBodiesResponse  # noqa: Y015

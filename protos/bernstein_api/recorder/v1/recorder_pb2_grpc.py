@@ -60,25 +60,20 @@ class RecorderServiceStub:
                 request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsResponse.FromString,
                 _registered_method=True)
-        self.StoreBody = channel.stream_unary(
-                '/bernstein_api.recorder.v1.RecorderService/StoreBody',
-                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyRequest.SerializeToString,
-                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyResponse.FromString,
-                _registered_method=True)
-        self.AppendExchange = channel.unary_unary(
-                '/bernstein_api.recorder.v1.RecorderService/AppendExchange',
-                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeRequest.SerializeToString,
-                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeResponse.FromString,
+        self.RecordExchanges = channel.stream_unary(
+                '/bernstein_api.recorder.v1.RecorderService/RecordExchanges',
+                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.RecordExchangesRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.RecordExchangesResponse.FromString,
                 _registered_method=True)
         self.ReadExchanges = channel.unary_stream(
                 '/bernstein_api.recorder.v1.RecorderService/ReadExchanges',
                 request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesResponse.FromString,
                 _registered_method=True)
-        self.ReadBody = channel.unary_stream(
-                '/bernstein_api.recorder.v1.RecorderService/ReadBody',
-                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyRequest.SerializeToString,
-                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyResponse.FromString,
+        self.ReadBodies = channel.unary_stream(
+                '/bernstein_api.recorder.v1.RecorderService/ReadBodies',
+                request_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodiesRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodiesResponse.FromString,
                 _registered_method=True)
 
 
@@ -128,16 +123,10 @@ class RecorderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StoreBody(self, request_iterator, context):
-        """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
-        the bytes have another digest; a body that is there already is left as it is.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def AppendExchange(self, request, context):
-        """Appends an exchange whose bodies are stored; durable when it returns.
+    def RecordExchanges(self, request_iterator, context):
+        """Stores exchanges of one run with their bodies, all of them durable when it returns; rows that
+        were appended under this request id already are left as they are. Fails with INVALID_INPUT
+        where bytes have another digest than they should, or a row names a body that is not there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,9 +139,9 @@ class RecorderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReadBody(self, request, context):
-        """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
-        have its digest any more.
+    def ReadBodies(self, request, context):
+        """Stored bodies, one after the other; the caller knows their sizes from the rows. Fails with
+        RECORDING_MISSING, and with ROW_MALFORMED where bytes do not have their digest any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,25 +175,20 @@ def add_RecorderServiceServicer_to_server(servicer, server):
                     request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsRequest.FromString,
                     response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendCallsResponse.SerializeToString,
             ),
-            'StoreBody': grpc.stream_unary_rpc_method_handler(
-                    servicer.StoreBody,
-                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyRequest.FromString,
-                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyResponse.SerializeToString,
-            ),
-            'AppendExchange': grpc.unary_unary_rpc_method_handler(
-                    servicer.AppendExchange,
-                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeRequest.FromString,
-                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeResponse.SerializeToString,
+            'RecordExchanges': grpc.stream_unary_rpc_method_handler(
+                    servicer.RecordExchanges,
+                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.RecordExchangesRequest.FromString,
+                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.RecordExchangesResponse.SerializeToString,
             ),
             'ReadExchanges': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadExchanges,
                     request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesRequest.FromString,
                     response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadExchangesResponse.SerializeToString,
             ),
-            'ReadBody': grpc.unary_stream_rpc_method_handler(
-                    servicer.ReadBody,
-                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyRequest.FromString,
-                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyResponse.SerializeToString,
+            'ReadBodies': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadBodies,
+                    request_deserializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodiesRequest.FromString,
+                    response_serializer=bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodiesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -354,7 +338,7 @@ class RecorderService:
             _registered_method=True)
 
     @staticmethod
-    def StoreBody(request_iterator,
+    def RecordExchanges(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -367,36 +351,9 @@ class RecorderService:
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/bernstein_api.recorder.v1.RecorderService/StoreBody',
-            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyRequest.SerializeToString,
-            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.StoreBodyResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def AppendExchange(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/bernstein_api.recorder.v1.RecorderService/AppendExchange',
-            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeRequest.SerializeToString,
-            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.AppendExchangeResponse.FromString,
+            '/bernstein_api.recorder.v1.RecorderService/RecordExchanges',
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.RecordExchangesRequest.SerializeToString,
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.RecordExchangesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -435,7 +392,7 @@ class RecorderService:
             _registered_method=True)
 
     @staticmethod
-    def ReadBody(request,
+    def ReadBodies(request,
             target,
             options=(),
             channel_credentials=None,
@@ -448,9 +405,9 @@ class RecorderService:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/bernstein_api.recorder.v1.RecorderService/ReadBody',
-            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyRequest.SerializeToString,
-            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodyResponse.FromString,
+            '/bernstein_api.recorder.v1.RecorderService/ReadBodies',
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodiesRequest.SerializeToString,
+            bernstein__api_dot_recorder_dot_v1_dot_recorder__pb2.ReadBodiesResponse.FromString,
             options,
             channel_credentials,
             insecure,

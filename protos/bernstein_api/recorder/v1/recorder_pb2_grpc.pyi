@@ -53,17 +53,16 @@ class RecorderServiceStub:
     """Appends stored calls verbatim, for importers. Fails with HEAD_MOVED, and with MODE_NOT_ALLOWED
     for calls of another mode than those of the recording.
     """
-    StoreBody: _grpc.StreamUnaryMultiCallable[_recorder_pb2.StoreBodyRequest, _recorder_pb2.StoreBodyResponse]
-    """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
-    the bytes have another digest; a body that is there already is left as it is.
+    RecordExchanges: _grpc.StreamUnaryMultiCallable[_recorder_pb2.RecordExchangesRequest, _recorder_pb2.RecordExchangesResponse]
+    """Stores exchanges of one run with their bodies, all of them durable when it returns; rows that
+    were appended under this request id already are left as they are. Fails with INVALID_INPUT
+    where bytes have another digest than they should, or a row names a body that is not there.
     """
-    AppendExchange: _grpc.UnaryUnaryMultiCallable[_recorder_pb2.AppendExchangeRequest, _recorder_pb2.AppendExchangeResponse]
-    """Appends an exchange whose bodies are stored; durable when it returns."""
     ReadExchanges: _grpc.UnaryStreamMultiCallable[_recorder_pb2.ReadExchangesRequest, _recorder_pb2.ReadExchangesResponse]
     """The run's recorded exchanges, as stored. Fails with RECORDING_MISSING."""
-    ReadBody: _grpc.UnaryStreamMultiCallable[_recorder_pb2.ReadBodyRequest, _recorder_pb2.ReadBodyResponse]
-    """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
-    have its digest any more.
+    ReadBodies: _grpc.UnaryStreamMultiCallable[_recorder_pb2.ReadBodiesRequest, _recorder_pb2.ReadBodiesResponse]
+    """Stored bodies, one after the other; the caller knows their sizes from the rows. Fails with
+    RECORDING_MISSING, and with ROW_MALFORMED where bytes do not have their digest any more.
     """
 
 @_typing.type_check_only
@@ -91,17 +90,16 @@ class RecorderServiceAsyncStub(RecorderServiceStub):
     """Appends stored calls verbatim, for importers. Fails with HEAD_MOVED, and with MODE_NOT_ALLOWED
     for calls of another mode than those of the recording.
     """
-    StoreBody: _aio.StreamUnaryMultiCallable[_recorder_pb2.StoreBodyRequest, _recorder_pb2.StoreBodyResponse]  # type: ignore[assignment]
-    """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
-    the bytes have another digest; a body that is there already is left as it is.
+    RecordExchanges: _aio.StreamUnaryMultiCallable[_recorder_pb2.RecordExchangesRequest, _recorder_pb2.RecordExchangesResponse]  # type: ignore[assignment]
+    """Stores exchanges of one run with their bodies, all of them durable when it returns; rows that
+    were appended under this request id already are left as they are. Fails with INVALID_INPUT
+    where bytes have another digest than they should, or a row names a body that is not there.
     """
-    AppendExchange: _aio.UnaryUnaryMultiCallable[_recorder_pb2.AppendExchangeRequest, _recorder_pb2.AppendExchangeResponse]  # type: ignore[assignment]
-    """Appends an exchange whose bodies are stored; durable when it returns."""
     ReadExchanges: _aio.UnaryStreamMultiCallable[_recorder_pb2.ReadExchangesRequest, _recorder_pb2.ReadExchangesResponse]  # type: ignore[assignment]
     """The run's recorded exchanges, as stored. Fails with RECORDING_MISSING."""
-    ReadBody: _aio.UnaryStreamMultiCallable[_recorder_pb2.ReadBodyRequest, _recorder_pb2.ReadBodyResponse]  # type: ignore[assignment]
-    """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
-    have its digest any more.
+    ReadBodies: _aio.UnaryStreamMultiCallable[_recorder_pb2.ReadBodiesRequest, _recorder_pb2.ReadBodiesResponse]  # type: ignore[assignment]
+    """Stored bodies, one after the other; the caller knows their sizes from the rows. Fails with
+    RECORDING_MISSING, and with ROW_MALFORMED where bytes do not have their digest any more.
     """
 
 class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -158,22 +156,15 @@ class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def StoreBody(
+    def RecordExchanges(
         self,
-        request_iterator: _MaybeAsyncIterator[_recorder_pb2.StoreBodyRequest],
+        request_iterator: _MaybeAsyncIterator[_recorder_pb2.RecordExchangesRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_recorder_pb2.StoreBodyResponse, _abc.Awaitable[_recorder_pb2.StoreBodyResponse]]:
-        """Stores the body of a request or an answer under its digest. Fails with INVALID_INPUT where
-        the bytes have another digest; a body that is there already is left as it is.
+    ) -> _typing.Union[_recorder_pb2.RecordExchangesResponse, _abc.Awaitable[_recorder_pb2.RecordExchangesResponse]]:
+        """Stores exchanges of one run with their bodies, all of them durable when it returns; rows that
+        were appended under this request id already are left as they are. Fails with INVALID_INPUT
+        where bytes have another digest than they should, or a row names a body that is not there.
         """
-
-    @_abc_1.abstractmethod
-    def AppendExchange(
-        self,
-        request: _recorder_pb2.AppendExchangeRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_recorder_pb2.AppendExchangeResponse, _abc.Awaitable[_recorder_pb2.AppendExchangeResponse]]:
-        """Appends an exchange whose bodies are stored; durable when it returns."""
 
     @_abc_1.abstractmethod
     def ReadExchanges(
@@ -184,13 +175,13 @@ class RecorderServiceServicer(metaclass=_abc_1.ABCMeta):
         """The run's recorded exchanges, as stored. Fails with RECORDING_MISSING."""
 
     @_abc_1.abstractmethod
-    def ReadBody(
+    def ReadBodies(
         self,
-        request: _recorder_pb2.ReadBodyRequest,
+        request: _recorder_pb2.ReadBodiesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_recorder_pb2.ReadBodyResponse], _abc.AsyncIterator[_recorder_pb2.ReadBodyResponse]]:
-        """A stored body. Fails with RECORDING_MISSING, and with ROW_MALFORMED where its bytes do not
-        have its digest any more.
+    ) -> _typing.Union[_abc.Iterator[_recorder_pb2.ReadBodiesResponse], _abc.AsyncIterator[_recorder_pb2.ReadBodiesResponse]]:
+        """Stored bodies, one after the other; the caller knows their sizes from the rows. Fails with
+        RECORDING_MISSING, and with ROW_MALFORMED where bytes do not have their digest any more.
         """
 
 def add_RecorderServiceServicer_to_server(servicer: RecorderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,65 @@
+"""Secrets in bodies, known by their shape: replaced in requests, found in answers.
+
+In a request each becomes `<secret:KIND:HMAC12>`, with a key that only the recording's owner has, so
+that equal ones stay equal and nobody can test guesses. An answer is never rewritten: it would no
+longer be what the agent saw. Rules: docs/formats/llm-http.md, section 7.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from bernstein_formats.http_answer_text import joined_texts, readable
+from bernstein_formats.http_key import HttpRequest
+from bernstein_formats.http_rule_file import RULE_SET, SecretShape
+
+# In front of a kind where rules are listed.
+REDACT: Final = "redact."
+_TAG_CHARACTERS: Final = 12
+_KEY_ID_CHARACTERS: Final = 16
+
+
+class Redactor:
+    """Replaces secrets in requests. The key is never shown."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        # Tells two keys apart and says nothing about either.
+        self.key_id = self._mac(b"key-id")[:_KEY_ID_CHARACTERS]
+
+    def redacted(self, request: HttpRequest) -> HttpRequest:
+        """A request without the secrets in its body, and how many of each kind there were."""
+        body, counts = request.body, dict[str, int]()
+        for shape in _near(body):
+            body, count = shape.pattern.subn(partial(self._token, shape.kind.encode()), body)
+            if count:
+                counts[f"{REDACT}{shape.kind}"] = count
+        return replace(request, body=body, redacted=counts)
+
+    def _token(self, kind: bytes, found: re.Match[bytes]) -> bytes:
+        tag = self._mac(kind + b"\0" + found[1])[:_TAG_CHARACTERS]
+        start, end = found.start(1) - found.start(), found.end(1) - found.start()
+        return found[0][:start] + b"<secret:%s:%s>" % (kind, tag.encode()) + found[0][end:]
+
+    def _mac(self, data: bytes) -> str:
+        return hmac.new(self._key, data, hashlib.sha256).hexdigest()
+
+
+def secrets_in_answer(body: bytes, encoding: str) -> tuple[str, ...]:
+    """The kinds of secrets that an answer holds, also where its stream says one in pieces."""
+    text = readable(body, encoding)
+    joined = "\n".join(joined_texts(text)).encode("utf-8", "replace")
+    return tuple(sorted({*_kinds(text), *_kinds(joined)}))
+
+
+def _kinds(text: bytes) -> Iterator[str]:
+    return (shape.kind for shape in _near(text) if shape.pattern.search(text))
+
+
+def _near(text: bytes) -> Iterator[SecretShape]:
+    """The shapes that may be there, told by texts that each of them has: quick for most bodies."""
+    return (s for s in RULE_SET.secrets if any(near in text for near in s.near))
