@@ -56,6 +56,8 @@ class Runs:
 
     def _lost_journal(self, run_id: str) -> bool:
         try:
+            if self._store.size(paths.journal_path(run_id)) is not None:
+                return False
             return lost_journal(self._store.names(paths.run_folder(run_id)))
         except (InvalidInput, StoreFailed):
             return False  # no run, or one that is listed with what is wrong with it

@@ -245,7 +245,7 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(
         assert "not a regular file" in done.stderr + done.stdout, argv
     for where in ((), ("--offline",)):
         listed = bernstein(project, "replay", "list", "--json", *where)
-        assert listed.returncode == 0, listed.stderr
+        assert listed.returncode == 1, listed.stderr
         damage = {each["run_id"]: each["damage"] for each in json.loads(listed.stdout)["runs"]}
         assert damage[good] is None
         assert "not a regular file" in damage[bad]
