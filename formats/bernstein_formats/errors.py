@@ -22,6 +22,7 @@
     │   ├── RunSealed             RUN_SEALED
     │   ├── RequestIdReused       REQUEST_ID_REUSED
     │   ├── ForeignWriter         FOREIGN_WRITER       the file changed under us
+    │   │   └── RowsMissing       ROWS_MISSING         rows that were acknowledged are gone
     │   ├── RecordingChanged      RECORDING_CHANGED    the recording differs from its journal row
     │   ├── SessionLost           SESSION_LOST         a replay cannot be continued
     │   ├── ReplayDivergenceError REPLAY_DIVERGENCE    the replay left the recording
@@ -148,6 +149,10 @@ class RequestIdReused(Conflict):
 
 class ForeignWriter(Conflict):
     reason = "FOREIGN_WRITER"
+
+
+class RowsMissing(ForeignWriter):
+    reason = "ROWS_MISSING"
 
 
 class RecordingChanged(Conflict):

@@ -1,9 +1,10 @@
 """One append-only file with one writer, and what it acknowledged, kept beside it.
 
-The marks file in our own state folder says up to which size the file is ours. It is written before
-the bytes it speaks of, so a mark may be unfulfilled after a crash, never missing. What a crash
-leaves beyond the last fulfilled mark: whole lines stay (a caller may have been told of them, their
-mark lost with the power), a torn one is moved aside to `<name>.torn-N`.
+The marks file in our own state folder says up to which size the file is ours. A mark is written
+before the bytes it speaks of, so it may be unfulfilled after a crash, never missing; once they are
+durable it is confirmed, and only then is anybody answered. What a crash leaves beyond the last
+fulfilled mark: whole lines stay (a caller may have been told of them, their mark lost with the
+power), a torn one is moved aside to `<name>.torn-N`.
 """
 
 import os
@@ -14,7 +15,14 @@ from pathlib import Path
 
 import structlog
 
-from bernstein_formats.errors import ForeignWriter, StoreFailed
+from bernstein_formats.acknowledged import (
+    WHAT_TO_DO,
+    Acknowledged,
+    MarkLine,
+    acknowledged,
+    read_marks,
+)
+from bernstein_formats.errors import ForeignWriter, RowsMissing, StoreFailed
 from bernstein_runtime.disk import failed
 from bernstein_runtime.regular_file import open_descriptor, open_regular, read_regular
 from bernstein_store.durable import make_folder, replace, stop_for_good, sync_folder, write_all
@@ -29,7 +37,7 @@ class FileLog:
     """See `bernstein_store.store.Log`."""
 
     def __init__(self, path: Path, marks_path: Path, *, private: bool = False) -> None:
-        """Open `path`, making it if need be. Raises ForeignWriter when it is shorter than what was
+        """Open `path`, making it if need be. Raises RowsMissing when it is shorter than what was
         acknowledged."""
         # Told to everybody who comes after it was noticed.
         self._foreign_writer: ForeignWriter | None = None
@@ -39,6 +47,8 @@ class FileLog:
         is_new = not path.exists()
         try:
             self._marks = _MarksFile(marks_path)
+            if is_new:
+                self._check_size(0)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             self._file = open_descriptor(path, flags, 0o644)
             if private:
@@ -66,8 +76,9 @@ class FileLog:
             raise StoreFailed(f"{self._path}: closed after a failure; see the log", path=self._path)
         self._check_ours()
         end = self._size + len(data)
+        marks = marks or [Mark("", end, "")]
         try:
-            self._marks.add(self._size, marks or [Mark("", end, "")])
+            self._marks.add(self._size, marks)
             write_all(self._file, data)
         except OSError as error:
             self._cut_back()
@@ -79,6 +90,7 @@ class FileLog:
         except OSError as error:
             self.close()
             stop_for_good(self._path, error)
+        self._confirm(end, marks[-1].answer)
         self._size = end
 
     def set_aside(self, start: int) -> str:
@@ -128,14 +140,24 @@ class FileLog:
             self.close()
             stop_for_good(self._path, error)
 
-    def _settled(self, size: int) -> int:
-        """Deal with what a crash left; gives the size to go on from."""
+    def _confirm(self, end: int, answer: str) -> None:
+        try:
+            self._marks.add(end, [Mark("", end, answer)])
+        except OSError as error:
+            self._cut_back()
+            raise failed(self._path, error) from error
+
+    def _check_size(self, size: int) -> None:
         if size < self._marks.acknowledged:
-            raise ForeignWriter(
+            raise RowsMissing(
                 f"{self._path} is shorter than it was: {self._marks.acknowledged} bytes were "
-                f"acknowledged, {size} are there; restore the file from a copy",
+                f"acknowledged, {size} are there; {WHAT_TO_DO}",
                 path=self._path,
             )
+
+    def _settled(self, size: int) -> int:
+        """Deal with what a crash left; gives the size to go on from."""
+        self._check_size(size)
         if self._marks.is_new:
             return size  # another program's file, or a new one: its owner checks it line by line
         whole = self._marks.acknowledged + self._whole_lines(self._marks.acknowledged, size)
@@ -157,6 +179,24 @@ class FileLog:
         os.fdatasync(self._file)
         log.warning("torn_tail_moved", path=str(aside), bytes=length)
         return aside
+
+
+def acknowledged_in(marks_path: Path) -> Acknowledged:
+    """What was acknowledged of a log that may be open; nothing is changed."""
+    try:
+        return acknowledged(read_marks(read_regular(marks_path)))
+    except FileNotFoundError:
+        return Acknowledged()
+    except OSError as error:
+        raise failed(marks_path, error) from error
+
+
+def accept(path: Path, marks_path: Path) -> None:
+    """Let the marks speak of what is there, whatever was acknowledged before."""
+    try:
+        _move_marks(marks_path, path.stat().st_size if path.exists() else 0)
+    except OSError as error:
+        raise failed(path, error) from error
 
 
 def fulfilled_marks(path: Path, marks_path: Path) -> list[Mark]:
@@ -188,16 +228,17 @@ def _move_marks(marks_path: Path, size: int) -> None:
         marks.close()
         if marks.is_new:
             return  # another program's file
-        kept = [replaced(mark, size=size) for mark in marks.found] or [Mark("", size, "")]
+        kept = [replaced(mark, size=size) for mark in marks.found]
         now = int(time.time())  # noqa: TID251 - bookkeeping of our own, hashed nowhere
-        replace(marks_path, [_line(size, now, number, mark) for number, mark in enumerate(kept)])
+        lines = [_line(size, now, number, mark) for number, mark in enumerate(kept)]
+        replace(marks_path, [*lines, _line(size, now, 0, Mark("", size, ""))])
     except OSError as error:
         raise failed(marks_path, error) from error
 
 
 class _MarksFile:
-    """Lines of `base size time number request_id answer`: the log's size before the batch and after
-    the append, Unix time, the append's number in its batch.
+    """Lines of `formats/bernstein_formats/acknowledged.py`: base is the log's size before the
+    batch, number the append's place in it.
 
     Unsynced on purpose: a mark has to survive the process only. After a power cut the rows speak
     for themselves. A batch withdraws earlier marks beyond its base: their bytes never came.
@@ -208,19 +249,28 @@ class _MarksFile:
         # Whether we never appended to this log.
         self.is_new = True
         self.found: list[Mark] = []
-        # What was answered for certain: everything before the last batch.
-        self.acknowledged = 0
+        self._known = Acknowledged()
         if path.exists():
             self._load(path)
             if path.stat().st_size > MARKS_BYTES_MAX:
                 self._compact(path)
         self._file = open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
+    @property
+    def acknowledged(self) -> int:
+        """How many bytes were answered for certain."""
+        return self._known.size
+
     def add(self, base: int, marks: Sequence[Mark]) -> None:
-        """Raises OSError."""
+        """All or nothing. Raises OSError."""
         now = int(time.time())  # noqa: TID251 - bookkeeping of our own, hashed nowhere
-        lines = [_line(base, now, number, mark) for number, mark in enumerate(marks)]
-        write_all(self._file, b"".join(lines))
+        before = os.fstat(self._file).st_size
+        try:
+            lines = [_line(base, now, number, mark) for number, mark in enumerate(marks)]
+            write_all(self._file, b"".join(lines))
+        except OSError:
+            os.ftruncate(self._file, before)
+            raise
 
     def drop_beyond(self, size: int) -> None:
         """Forget marks whose bytes are not there."""
@@ -232,24 +282,21 @@ class _MarksFile:
 
     def _load(self, path: Path) -> None:
         oldest = time.time() - REMEMBERED_SECONDS  # noqa: TID251 - likewise
-        for line in read_regular(path).splitlines():
-            fields = line.decode("ascii", "replace").split(" ", 5)
-            if len(fields) < 6 or not all(field.isdigit() for field in fields[:4]):
-                continue  # torn by a crash: its bytes were not acknowledged
-            base, size, written, number = (int(field) for field in fields[:4])
-            self.is_new = False
-            if number == 0:
-                self.drop_beyond(base)
-                self.acknowledged = base
-            if written >= oldest:
-                self.found.append(Mark(fields[4], size, fields[5]))
+        lines = read_marks(read_regular(path))
+        self.is_new = not lines
+        self._known = acknowledged(lines)
+        for line in lines:
+            if line.number == 0:
+                self.drop_beyond(line.base)
+            if line.written >= oldest and not line.is_confirmation:
+                self.found.append(Mark(line.request_id, line.size, line.answer))
 
     def _compact(self, path: Path) -> None:
         now = int(time.time())  # noqa: TID251 - likewise
-        kept = self.found or [Mark("", self.acknowledged, "")]
-        lines = [_line(self.acknowledged, now, number, mark) for number, mark in enumerate(kept)]
-        replace(path, lines)
+        known = self._known
+        lines = [_line(known.size, now, number, mark) for number, mark in enumerate(self.found)]
+        replace(path, [*lines, _line(known.size, now, 0, Mark("", known.size, known.answer))])
 
 
 def _line(base: int, now: int, number: int, mark: Mark) -> bytes:
-    return f"{base} {mark.size} {now} {number} {mark.request_id} {mark.answer}\n".encode("ascii")
+    return MarkLine(base, mark.size, now, number, mark.request_id, mark.answer).as_line()

@@ -5,12 +5,13 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from bernstein_formats.acknowledged import MARKS_FOLDER, Acknowledged, marked_in, marks_path
 from bernstein_formats.errors import InvalidInput, RunExists, StoreFailed
 from bernstein_runtime.disk import failed
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.regular_file import NOT_REGULAR, open_regular
 from bernstein_store.durable import make_folder, remove_entries, replace, sync_folder
-from bernstein_store.file_log import FileLog, fulfilled_marks, rewrite
+from bernstein_store.file_log import FileLog, accept, acknowledged_in, fulfilled_marks, rewrite
 from bernstein_store.file_reader import FileReader
 from bernstein_store.store import LOCK_WAIT_SECONDS, Mark
 
@@ -39,6 +40,15 @@ class FileStore:
     def marks_of(self, name: str) -> Sequence[Mark]:
         return fulfilled_marks(self.path(name), self._marks_path(name))
 
+    def acknowledged(self, name: str) -> Acknowledged:
+        return acknowledged_in(self._marks_path(name))
+
+    def logs_in(self, folder: str) -> list[str]:
+        return marked_in(folder, self.names(MARKS_FOLDER))
+
+    def accept_log(self, name: str) -> None:
+        accept(self._own_path(name), self._marks_path(name))
+
     def rewrite_log(self, name: str, parts: Callable[[], Iterator[bytes]]) -> None:
         rewrite(self._own_path(name), self._marks_path(name), parts)
 
@@ -55,7 +65,7 @@ class FileStore:
         return found
 
     def _marks_path(self, name: str) -> Path:
-        return self._root / "svc" / "marks" / f"{name.replace('/', '__')}.marks"
+        return self._root / marks_path(name)
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         path = self.path(name)

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from bernstein_formats.acknowledged import Acknowledged
+
 LOCK_WAIT_SECONDS = 10.0
 
 
@@ -86,6 +88,18 @@ class Store(Protocol):
 
     def marks_of(self, name: str) -> Sequence[Mark]:
         """The marks of a log that is not open; nothing is changed."""
+        ...
+
+    def acknowledged(self, name: str) -> Acknowledged:
+        """What was acknowledged of a log, open or not; nothing of a file that is none."""
+        ...
+
+    def logs_in(self, folder: str) -> list[str]:
+        """Names of the logs directly in a folder, those included whose file is gone."""
+        ...
+
+    def accept_log(self, name: str) -> None:
+        """Take what is there of a log that is not open for all that was acknowledged of it."""
         ...
 
     def rewrite_log(self, name: str, parts: Callable[[], Iterator[bytes]]) -> None:

@@ -1,5 +1,6 @@
 """What every store promises; each driver runs the same suite."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -7,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from bernstein_formats.errors import ForeignWriter, InvalidInput, RunExists, StoreFailed
+from bernstein_formats.acknowledged import Acknowledged, marks_path
+from bernstein_formats.errors import (
+    DiskFull,
+    ForeignWriter,
+    InvalidInput,
+    RowsMissing,
+    RunExists,
+    StoreFailed,
+)
+from bernstein_store import file_log
 from bernstein_store.files import FileStore
 from bernstein_store.store import Mark
 
@@ -27,6 +37,12 @@ def store(sdd: Path) -> FileStore:
 
 def mark(request_id: str, size: int) -> Mark:
     return Mark(request_id, size, f"answer of {request_id}")
+
+
+def before_the_confirmation(sdd: Path, name: str = NAME) -> None:
+    """Undo what an append does last, as if it had been killed before."""
+    marks = sdd / marks_path(name)
+    marks.write_bytes(b"".join(marks.read_bytes().splitlines(keepends=True)[:-1]))
 
 
 def test_appended_bytes_are_read_back_in_order(store: FileStore) -> None:
@@ -61,6 +77,7 @@ def test_a_torn_tail_of_our_own_is_moved_aside_and_nothing_acknowledged_is_lost(
     log.append(b"two\nthree\n", [mark("b", 8), mark("c", 14)])
     log.close()
     # Killed while the second batch was written: its marks are there, half of its bytes too.
+    before_the_confirmation(sdd)
     os.truncate(sdd / NAME, 10)
 
     again = store.open_log(NAME)
@@ -76,6 +93,7 @@ def test_a_withdrawn_mark_is_not_taken_for_a_later_append(store: FileStore, sdd:
     log.append(b"one\n", [mark("a", 4)])
     log.append(b"lost\n", [mark("lost", 9)])
     log.close()
+    before_the_confirmation(sdd)
     os.truncate(sdd / NAME, 4)  # the crash came before the bytes
     log = store.open_log(NAME)
     log.append(b"other bytes\n", [mark("b", 16)])
@@ -104,8 +122,72 @@ def test_a_file_shorter_than_what_was_acknowledged_is_refused(store: FileStore, 
     log.close()
     os.truncate(sdd / NAME, 2)
 
-    with pytest.raises(ForeignWriter, match="shorter than it was: 4 bytes"):
+    with pytest.raises(RowsMissing, match="shorter than it was: 8 bytes"):
         store.open_log(NAME)
+
+
+@pytest.mark.parametrize("left", [None, 0, 4])
+def test_the_last_append_is_missed_too_and_nothing_is_made_in_its_place(
+    store: FileStore, sdd: Path, left: int | None
+) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.append(b"two\n", [mark("b", 8)])
+    log.close()
+    if left is None:
+        (sdd / NAME).unlink()
+    else:
+        os.truncate(sdd / NAME, left)
+
+    with pytest.raises(RowsMissing, match="8 bytes were acknowledged"):
+        store.open_log(NAME)
+    assert store.size(NAME) == left
+    assert store.acknowledged(NAME) == Acknowledged(8, "answer of b")
+
+
+def test_what_is_left_is_gone_on_with_once_the_loss_was_accepted(
+    store: FileStore, sdd: Path
+) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.append(b"two\n", [mark("b", 8)])
+    log.close()
+    os.truncate(sdd / NAME, 4)
+    store.accept_log(NAME)
+    assert store.acknowledged(NAME) == Acknowledged(4)
+    log = store.open_log(NAME)
+    log.append(b"three\n", [mark("c", 10)])
+    assert store.acknowledged(NAME) == Acknowledged(10, "answer of c")
+
+
+def test_logs_are_known_by_their_marks_when_their_files_are_gone(
+    store: FileStore, sdd: Path
+) -> None:
+    for name in ("audit/b.jsonl", "audit/a.jsonl", "runs/r1/journal.jsonl"):
+        store.open_log(name).append(b"one\n", [])
+    (sdd / "audit/a.jsonl").unlink()
+    assert sorted(store.logs_in("audit")) == ["audit/a.jsonl", "audit/b.jsonl"]
+    assert store.acknowledged("audit/a.jsonl").size == 4
+    assert store.acknowledged("audit/none.jsonl") == Acknowledged()
+
+
+def test_a_mark_that_could_not_be_written_leaves_none_of_it(
+    store: FileStore, sdd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+
+    def half(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file_log, "write_all", half)
+        with pytest.raises(DiskFull):
+            log.append(b"two\n", [mark("b", 8)])
+    log.append(b"three\n", [mark("c", 10)])
+    log.close()
+    assert list(store.open_log(NAME).marks) == [mark("a", 4), mark("c", 10)]
 
 
 @pytest.mark.parametrize("change", ["append", "truncate", "replace", "remove"])
