@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
+from bernstein_cli.local_witnesses import LocalWitnesses
 from bernstein_client.values import (
     Finding,
     Progress,
@@ -29,7 +30,7 @@ from bernstein_formats.errors import (
 from bernstein_formats.found_seal import found_seal
 from bernstein_formats.journal_diff import diff_journals
 from bernstein_formats.journal_reader import LineBlocks, count_lines, counted
-from bernstein_formats.journal_verdict import INCOMPLETE_NOTE
+from bernstein_formats.journal_verdict import INCOMPLETE_NOTE, JournalVerification
 from bernstein_formats.journal_verify import rebuild_state, verify_journal
 from bernstein_formats.paths import is_run_id
 from bernstein_formats.provider_state import ProviderState
@@ -37,6 +38,8 @@ from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.rederivation import rederive
 from bernstein_formats.retention import JOURNAL_GONE, lost_journal
 from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
+from bernstein_formats.seal import Seal
+from bernstein_formats.testimony import Testimony
 from bernstein_runtime.places import places_for
 from bernstein_runtime.regular_file import open_regular, read_regular
 
@@ -107,7 +110,8 @@ class LocalRuns:
             sealed.journal_seal,
             watch=provider.feed,
         )
-        found = sealed.concluded(found)
+        said = self._witnesses(run_id, sealed.concluded(found), sealed.seal)
+        found = said.concluded()
         return Verification(
             run_id=run_id,
             chain_consistent=found.chain_consistent,
@@ -127,7 +131,7 @@ class LocalRuns:
             ),
             flagged_steps=tuple(provider.flagged_indices),
             provider_errors=tuple(provider.errors),
-            notes=(*sealed.notes, *_incomplete(journal)),
+            notes=(*sealed.notes, *_incomplete(journal), *said.notes),
             report_path="",
             sealed_row_count=sealed.row_count,
         )
@@ -193,6 +197,9 @@ class LocalRuns:
                 starts[run_id] = _start_of(journal)
         return newest_first(starts)
 
+    def _witnesses(self, run_id: str, journal: JournalVerification, seal: Seal | None) -> Testimony:
+        return LocalWitnesses(self._sdd_dir).question(run_id, journal, seal)
+
     def _pinned_key(self) -> PublicKey | None:
         path = places_for(self._sdd_dir, os.environ).secrets_dir / _SEAL_KEY_FILE
         pem = _read_small(path)
@@ -221,6 +228,9 @@ class OneFile(LocalRuns):
 
     def _pinned_key(self) -> PublicKey | None:
         return None
+
+    def _witnesses(self, run_id: str, journal: JournalVerification, seal: Seal | None) -> Testimony:
+        return Testimony(journal)
 
 
 def _rederived(journal: Path, run_id: str, progress: Callable[[int], None]) -> Rederived:

@@ -14,6 +14,7 @@ from bernstein_client.values import (
     BuiltReceipt,
     Finding,
     FinishedRun,
+    LogKind,
     OnceSigner,
     Progress,
     PrunedRuns,
@@ -99,6 +100,13 @@ class JournalClient:
         """Go on with the signer's present ledger when the one that sealed here is lost."""
         request = journal_pb2.BeginLedgerRequest()
         self._connection.call(self._stub.BeginLedger, request, "BeginLedger")
+
+    def accept_loss(self, kind: LogKind, log_id: str, why: str) -> tuple[str, ...]:
+        """Go on with what is left of a log; gives what is gone, file by file, if anything is."""
+        request = journal_pb2.AcceptLossRequest(
+            kind=journal_pb2.LogKind.Value(f"LOG_KIND_{kind.name}"), id=log_id, text=why
+        )
+        return tuple(self._connection.call(self._stub.AcceptLoss, request, "AcceptLoss").lost)
 
     def get_run(self, run_id: str) -> RunInfo:
         """Raises RunNotFound. "latest" is the newest orchestrator run."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,6 +13,15 @@ Progress = Callable[[int, int], None]
 
 def no_progress(done_bytes: int, total_bytes: int) -> None:
     """For callers who do not show any."""
+
+
+class LogKind(Enum):
+    """A log that rows can be missing from."""
+
+    AUDIT = auto()
+    SPINE = auto()
+    JOURNAL = auto()
+    STEPS = auto()
 
 
 @dataclass(frozen=True, slots=True)

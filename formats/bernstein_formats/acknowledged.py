@@ -6,7 +6,7 @@ The answer names the hash of the last row, which every chain stores as a member 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ WHAT_TO_DO: Final = (
     "restore it from a copy; if there is none, `bernstein services accept-loss` records that and"
     " goes on with what is there"
 )
+_TAIL_BYTES: Final = 64 * 1024
 _HASH_CHARACTERS: Final = 64
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 
@@ -94,6 +95,17 @@ def acknowledged(marks: Iterable[MarkLine]) -> Acknowledged:
         elif mark.number == 0 and mark.base != found.size:
             found = Acknowledged(mark.base)
     return found
+
+
+def last_line(read: Callable[[int, int], bytes], end: int) -> bytes:
+    """The line that ends at an offset, without its line feed; `read` gives bytes of the file."""
+    length = _TAIL_BYTES
+    while True:
+        start = max(end - length, 0)
+        tail = read(start, end).removesuffix(b"\n")
+        if not start or b"\n" in tail:
+            return tail.rpartition(b"\n")[2]
+        length *= 4
 
 
 def missing(known: Acknowledged, size: int, last_line: bytes) -> str:

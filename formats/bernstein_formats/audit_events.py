@@ -13,6 +13,7 @@ from bernstein_formats.canonical import JsonValue
 
 PROVIDER_STATE_MUTATION: Final = "provider.state_mutation"
 THREAD_APPROVAL: Final = "thread.approval"
+LOSS_ACCEPTED: Final = "log.loss_accepted"
 JOURNAL_SEAL: Final = "intent.journal_seal"
 
 
@@ -91,6 +92,18 @@ def replay_event(
         resource_type="agent_journal",
         resource_id=agent_id,
         details={"agent_id": agent_id, **details},
+        is_anchored=True,
+    )
+
+
+def loss_accepted(name: str, lost: str, why: str) -> AuditFields:
+    """An operator went on with a log of which `lost` is gone; `why` are his words."""
+    return AuditFields(
+        event_type=LOSS_ACCEPTED,
+        actor="operator",
+        resource_type="log",
+        resource_id=name,
+        details={"lost": lost, "why": why},
         is_anchored=True,
     )
 

@@ -36,6 +36,10 @@ class Reason(StrEnum):
     # The signer's ledger knows a seal that is not beside the run, or a newer one.
     SEAL_MISSING = "seal_missing"
     SEAL_OUTDATED = "seal_outdated"
+    # There was a ledger, and it is gone.
+    LEDGER_MISSING = "ledger_missing"
+    # Rows that were acknowledged are gone: of `journal`, `spine` or `audit log`.
+    ROWS_MISSING = "rows_missing"
 
 
 @dataclass(frozen=True, slots=True)

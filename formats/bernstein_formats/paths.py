@@ -9,6 +9,9 @@ import re
 from bernstein_formats.errors import InvalidInput
 
 RUNS_FOLDER = "runs"
+# The newest seal the journal has seen: a signer whose ledger does not reach it was put back.
+CHECKPOINT = "svc/checkpoint.json"  # What was accepted as lost, one object a line.
+LOSSES = "svc/losses.jsonl"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
@@ -88,6 +91,12 @@ def replay_path(run_id: str) -> str:
 def seal_path(run_id: str) -> str:
     """Name the seal and the key that made it."""
     return f"{run_folder(run_id)}/seal.json"
+
+
+def interim_seal_path(run_id: str) -> str:
+    """Name the seal that a receipt of an unfinished run needed; empty once the run is sealed."""
+    check_run_id(run_id)
+    return f"svc/seals/{run_id}.json"
 
 
 def incomplete_path(run_id: str) -> str:

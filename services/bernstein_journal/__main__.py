@@ -4,8 +4,8 @@ import grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_journal.creation import RunMaker
+from bernstein_journal.losses import Losses
 from bernstein_journal.macs import Macs
-from bernstein_journal.origin import origin_of
 from bernstein_journal.readiness import readiness
 from bernstein_journal.receipts import ReceiptMaker
 from bernstein_journal.sealing import Sealer
@@ -20,6 +20,7 @@ from bernstein_journal.witnesses import Witnesses
 from bernstein_journal.writer import Writer
 from bernstein_runtime import limits
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.origin import origin_of
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.server import serve
 from bernstein_runtime.supervisor import Supervisor
@@ -57,6 +58,7 @@ def run(started: Started) -> None:
         steps=steps,
         resident_signer=signer,
         watchers=watchers,
+        losses=Losses(store, clock, macs),
     )
 
     def register(server: grpc.Server) -> str:

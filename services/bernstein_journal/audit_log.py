@@ -9,6 +9,7 @@ from bernstein_formats.audit_log import (
     AuditFields,
     read_audit_row,
 )
+from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.audit_files import AuditFiles
 from bernstein_journal.one_line import append_line, known_answer
 from bernstein_journal.signer import Signer
@@ -21,11 +22,16 @@ class AuditLog:
     def __init__(self, store: Store, signer: Callable[[], Signer]) -> None:
         self._store = store
         self._files = AuditFiles(store)
+        self._rows = AcknowledgedRows(store)
         self._signer = signer
 
     def append(self, fields: AuditFields, timestamp: str, request_id: str) -> str:
-        """The event's HMAC, once it is durable; the same again for the same request."""
+        """The event's HMAC, once it is durable; the same again for the same request.
+
+        Raises RowsMissing where events that were acknowledged are gone.
+        """
         with self._store.locked(CHAIN_LOCK):
+            self._rows.check_audit_log()
             last_line, newest_day = self._files.last_line()
             # An event that waited for the signer must not come before what was written since.
             day = max(timestamp[: len("2026-03-01")], newest_day)

@@ -6,6 +6,8 @@ import grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_formats import paths
+from bernstein_formats.errors import InvalidInput
+from bernstein_journal.losses import Losses
 from bernstein_journal.repair import Repairer
 from bernstein_journal.retention import Pruner, Reading
 from bernstein_journal.runs import Runs
@@ -15,6 +17,12 @@ from bernstein_journal.writer import Writer
 from bernstein_runtime.places import Places
 
 LISTED_MAX = 1000
+REASON_CHARACTERS_MAX = 1000
+LOG_NAMES = {
+    journal_pb2.LOG_KIND_SPINE: paths.spine_path,
+    journal_pb2.LOG_KIND_JOURNAL: paths.journal_path,
+    journal_pb2.LOG_KIND_STEPS: paths.steps_path,
+}
 
 
 class CareCalls(journal_pb2_grpc.JournalServiceServicer):
@@ -28,6 +36,7 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
     _reading: Reading
     _pruner: Pruner
     _repairer: Repairer
+    _losses: Losses
 
     def WatchRows(
         self, request: journal_pb2.WatchRowsRequest, context: grpc.ServicerContext
@@ -66,8 +75,28 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
             left_count=pruned.left_count,
         )
 
+    def AcceptLoss(
+        self, request: journal_pb2.AcceptLossRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.AcceptLossResponse:
+        if not 1 <= len(request.text) <= REASON_CHARACTERS_MAX or not request.text.isprintable():
+            raise InvalidInput(
+                f"say why, in 1 to {REASON_CHARACTERS_MAX} characters that can be printed",
+                field="text",
+            )
+        lost = self._losses.accept(_log_name(request), request.text)
+        return journal_pb2.AcceptLossResponse(lost=lost)
+
     def _located(self, name: str) -> str:
         return str(self._places.sdd_dir / name)
+
+
+def _log_name(request: journal_pb2.AcceptLossRequest) -> str | None:
+    """The log's name; None for the audit log."""
+    if request.kind == journal_pb2.LOG_KIND_AUDIT:
+        return None
+    if request.kind not in LOG_NAMES:
+        raise InvalidInput("say which log it is: kind is not set", field="kind")
+    return LOG_NAMES[request.kind](request.id)
 
 
 def _watched(run_id: str, item: WatchedRows | WatchPlace) -> journal_pb2.WatchRowsResponse:

@@ -8,6 +8,8 @@ from bernstein_formats import paths
 from bernstein_formats.audit_log import AuditFields
 from bernstein_formats.errors import RunNotFound
 from bernstein_formats.spine import SpineFields
+from bernstein_formats.spine_verify import SpineStatus
+from bernstein_journal.acknowledged_rows import AUDIT_TARGET, AcknowledgedRows
 from bernstein_journal.audit_files import AuditFiles
 from bernstein_journal.audit_log import AuditLog
 from bernstein_journal.pending_macs import AuditRow, PendingMacs, SpineRow, WaitingRow
@@ -15,8 +17,6 @@ from bernstein_journal.signer import AuditChecked, Signer, SpineChecked
 from bernstein_journal.spine_log import SpineLogs
 from bernstein_runtime.clock import Clock
 from bernstein_store.store import Store
-
-AUDIT_TARGET = "audit log"
 
 
 class Macs:
@@ -29,6 +29,7 @@ class Macs:
         self._spines = SpineLogs(store, signer)
         self._audit_log = AuditLog(store, signer)
         self._audit_files = AuditFiles(store)
+        self._rows = AcknowledgedRows(store)
         self.pending = PendingMacs(store, self._append)
 
     def append_spine(self, run_id: str, fields: SpineFields, request_id: str) -> str | None:
@@ -50,6 +51,9 @@ class Macs:
         name = paths.spine_path(run_id)
         size = self._store.size(name) or 0
         found = self._signer().verify_spine(lambda: self._store.read(name, 0, size))
+        gone = self._rows.missing(name)
+        if gone:
+            found = replace(found, status=SpineStatus.TAMPERED, errors=(*found.errors, gone))
         return found, self.pending.waiting(f"spine of run {run_id}")
 
     def verify_audit_log(self) -> tuple[AuditChecked, int]:
@@ -58,6 +62,7 @@ class Macs:
         found = self._signer().verify_audit_log(
             lambda: ((each.name, self._audit_files.read(each)) for each in segments), ""
         )
+        found = replace(found, error=found.error or self._rows.missing_events())
         return found, self.pending.waiting(AUDIT_TARGET)
 
     def _append(self, row: WaitingRow) -> str:

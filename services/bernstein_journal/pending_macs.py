@@ -23,6 +23,7 @@ from bernstein_formats.errors import (
     Unavailable,
 )
 from bernstein_formats.spine import SpineFields
+from bernstein_journal.acknowledged_rows import AUDIT_TARGET
 from bernstein_store.store import Store
 
 QUEUE: Final = "svc/pending-macs.json"
@@ -57,7 +58,7 @@ class AuditRow:
 
     @property
     def target(self) -> str:
-        return "audit log"
+        return AUDIT_TARGET
 
 
 WaitingRow = SpineRow | AuditRow

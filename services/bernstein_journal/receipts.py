@@ -21,6 +21,7 @@ from bernstein_formats.public_key import PublicKey
 from bernstein_formats.receipt_build import ReceiptBuilder
 from bernstein_formats.receipt_file import receipt_cose, receipt_head, receipt_tail
 from bernstein_formats.run_receipt import ReceiptSignature, ReceiptSubject
+from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.audit_files import AuditFiles
 from bernstein_journal.sealing import Sealer, is_incomplete
 from bernstein_journal.signer import AuditRows, SignedReceipt, Signer
@@ -69,6 +70,7 @@ class ReceiptMaker:
         self._sealer = sealer
         self._sealed = sealed
         self._audit = AuditFiles(store)
+        self._rows = AcknowledgedRows(store)
 
     def build(
         self,
@@ -84,6 +86,8 @@ class ReceiptMaker:
             raise _unfinished(run_id)
         seal = self._sealed(run_id)
         journal_name, spine_name = paths.journal_path(run_id), paths.spine_path(run_id)
+        self._rows.check(journal_name)
+        self._rows.check(spine_name)
         journal_size = self._store.size(journal_name) or 0
         spine_size = self._store.size(spine_name) or 0
 
@@ -123,8 +127,10 @@ class ReceiptMaker:
     def _selected(self, run_id: str, wanted: Wanted) -> "_Selected":
         """The events of the window. The signer checks their MACs; everything else is checked here.
 
-        Raises RowMalformed, ChainBroken for the first line that is not the log's own.
+        Raises RowMalformed, ChainBroken for the first line that is not the log's own, RowsMissing
+        where events are gone from its end.
         """
+        self._rows.check_audit_log()
         segments = self._audit.segments()
         selection = AuditSelection(wanted.window, run_id, own_only=wanted.own_only)
         walk = AuditWalk(None)

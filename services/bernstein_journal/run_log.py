@@ -16,6 +16,8 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.event_journal import ChainHead, next_row
 from bernstein_formats.journal_verify import Finding, JournalVerification, verify_journal
+from bernstein_journal.acknowledged_rows import AcknowledgedRows
+from bernstein_journal.sealing import was_sealed
 from bernstein_runtime import limits
 from bernstein_runtime.clock import Clock
 from bernstein_store.store import Log, Mark, Store
@@ -72,7 +74,7 @@ class RunLog:
             raise RunNotFound(
                 f"there is no run {run_id}; see `bernstein replay list`", run_id=run_id
             )
-        if store.size(paths.seal_path(run_id)) is not None:
+        if was_sealed(store, run_id):
             raise RunSealed(f"run {run_id} is finished and sealed; start a new one", run_id=run_id)
         if store.size(paths.incomplete_path(run_id)) is None:
             # Before the first row: nothing could be written any more should the disk become full.
@@ -82,6 +84,7 @@ class RunLog:
         self._began: float | None = None
         self._log: Log = store.open_log(paths.journal_path(run_id))
         try:
+            AcknowledgedRows(store).check(paths.journal_path(run_id))
             self._head = _continued(run_id, verify_journal(store.read(paths.journal_path(run_id))))
         except BernsteinError:
             self._log.close()

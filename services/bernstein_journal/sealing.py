@@ -7,18 +7,11 @@ from bernstein_formats import paths
 from bernstein_formats.errors import LedgerRefused
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, parse_seal
+from bernstein_formats.testimony import newest_seal
+from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.signer import Signer
 from bernstein_runtime.regular_file import read_regular
 from bernstein_store.store import Store
-
-# The newest seal this journal has seen: a signer whose ledger does not reach it was put back.
-CHECKPOINT = "svc/checkpoint.json"
-
-
-def interim_seal_path(run_id: str) -> str:
-    """Name the seal that a receipt of an unfinished run needed; empty once it is finished."""
-    paths.check_run_id(run_id)
-    return f"svc/seals/{run_id}.json"
 
 
 def is_incomplete(store: Store, run_id: str) -> bool:
@@ -26,6 +19,12 @@ def is_incomplete(store: Store, run_id: str) -> bool:
     if store.size(paths.seal_path(run_id)) is not None:
         return False
     return store.size(paths.incomplete_path(run_id)) is not None
+
+
+def was_sealed(store: Store, run_id: str) -> bool:
+    """Whether a run is finished, also when its seal.json is gone."""
+    is_there = store.size(paths.seal_path(run_id)) is not None
+    return is_there or store.get(paths.interim_seal_path(run_id)) == b""
 
 
 class Sealer:
@@ -56,7 +55,7 @@ class Sealer:
         known = self._checkpoint()
         if known is not None:
             self._store.put(f"svc/checkpoint-{known.entry.entry_hash()}.json", known.file_bytes())
-            self._store.put(CHECKPOINT, b"")
+            self._store.put(paths.CHECKPOINT, b"")
 
     def finish(self, run_id: str) -> Seal:
         """Seal a complete run for good; the same seal again when it has one."""
@@ -67,20 +66,23 @@ class Sealer:
             return parse_seal(stored)
         seal_json = self.seal(run_id, self._store.size(paths.journal_path(run_id)) or 0)
         self._store.put(name, seal_json)
+        self._store.put(paths.interim_seal_path(run_id), b"")
         self._store.remove(paths.incomplete_path(run_id))
-        if self._store.get(interim_seal_path(run_id)):
-            self._store.put(interim_seal_path(run_id), b"")
         return parse_seal(seal_json)
 
     def seal_for_receipt(self, run_id: str, size: int) -> bytes:
         """Likewise, but the run goes on if it is not finished: such a seal is kept apart."""
         seal_json = self.seal(run_id, size)
-        if self._store.size(paths.seal_path(run_id)) is None:
-            self._store.put(interim_seal_path(run_id), seal_json)
+        if not was_sealed(self._store, run_id):
+            self._store.put(paths.interim_seal_path(run_id), seal_json)
         return seal_json
 
     def seal(self, run_id: str, size: int) -> bytes:
-        """The signer's seal over the first `size` bytes of a run's journal."""
+        """The signer's seal over the first `size` bytes of a run's journal.
+
+        Raises RowsMissing where rows that were acknowledged are gone.
+        """
+        AcknowledgedRows(self._store).check(paths.journal_path(run_id))
         known = self._checkpoint()
         seal_json = self._signer().seal(
             origin=self._origin,
@@ -90,15 +92,11 @@ class Sealer:
             journal=lambda: self._store.read(paths.journal_path(run_id), 0, size),
         )
         if known is None or known.entry.body.index < parse_seal(seal_json).entry.body.index:
-            self._store.put(CHECKPOINT, seal_json)
+            self._store.put(paths.CHECKPOINT, seal_json)
         return seal_json
 
     def _checkpoint(self) -> Seal | None:
-        """The newest seal seen here. One of another host or folder came along with a copy of this
-        one: its ledger stayed behind, and ours begins anew."""
-        stored = self._store.get(CHECKPOINT)
-        seal = parse_seal(stored) if stored else None
-        return seal if seal is not None and seal.entry.body.origin == self._origin else None
+        return newest_seal(self._store.get(paths.CHECKPOINT), self._origin)
 
 
 def public_key_in(path: Path) -> PublicKey | None:

@@ -17,6 +17,7 @@ from bernstein_formats.run_choice import LATEST
 from bernstein_formats.session_journal import parse_step
 from bernstein_journal.care_service import CareCalls
 from bernstein_journal.creation import RunMaker
+from bernstein_journal.losses import Losses
 from bernstein_journal.mac_service import MacCalls
 from bernstein_journal.macs import Macs
 from bernstein_journal.receipts import Receipt, ReceiptMaker, Wanted
@@ -66,6 +67,7 @@ class JournalService(MacCalls, CareCalls):
         steps: StepJournals,
         resident_signer: Callable[[], Signer],
         watchers: Watchers,
+        losses: Losses,
     ) -> None:
         self._places = places
         self._store = store
@@ -85,6 +87,7 @@ class JournalService(MacCalls, CareCalls):
         self._reading = Reading()
         self._pruner = Pruner(store, self._runs, self._reading, verifier.is_as_sealed)
         self._repairer = Repairer(store)
+        self._losses = losses
 
     def CreateRun(
         self, request: journal_pb2.CreateRunRequest, context: grpc.ServicerContext

@@ -7,6 +7,7 @@ from bernstein_formats.errors import ChainBroken, InvalidInput, JournalError, Ro
 from bernstein_formats.journal_reader import LineBlocks, is_blank
 from bernstein_formats.receipt_lines import read_object
 from bernstein_formats.spine import SpineFields, SpineWalk, embedded_entry
+from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.one_line import append_line, known_answer
 from bernstein_journal.signer import Signer
 from bernstein_store.store import Store
@@ -17,10 +18,14 @@ class SpineLogs:
 
     def __init__(self, store: Store, signer: Callable[[], Signer]) -> None:
         self._store = store
+        self._rows = AcknowledgedRows(store)
         self._signer = signer
 
     def append(self, run_id: str, fields: SpineFields, request_id: str) -> str:
-        """The entry's hash, once it is durable; the same again for the same request."""
+        """The entry's hash, once it is durable; the same again for the same request.
+
+        Raises RowsMissing where entries that were acknowledged are gone.
+        """
         if run_id.startswith(".."):
             raise InvalidInput(
                 f"{run_id!r} names no spine: use a run id that does not begin with two dots",
@@ -28,6 +33,7 @@ class SpineLogs:
             )
         name = paths.spine_path(run_id)
         with self._store.locked(paths.spine_lock_path(run_id)):
+            self._rows.check(name)
             known = known_answer(self._store, name, request_id)
             if known is not None:
                 return known

@@ -12,6 +12,7 @@ from bernstein_formats.errors import BernsteinError, HeadMoved, InvalidInput, Re
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.session_journal import StepHead, next_step
 from bernstein_formats.session_journal_verify import recover_steps
+from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_runtime import limits
 from bernstein_runtime.clock import Clock
 from bernstein_store.store import Mark, Store
@@ -57,6 +58,7 @@ class StepLog:
         self._clock = clock
         self._log = store.open_log(name, private=True)
         try:
+            AcknowledgedRows(store).check(name)
             recovered = recover_steps(store.read(name), f"agent {agent_id}")
             if recovered.torn_line is not None:
                 self._log.set_aside(recovered.size)

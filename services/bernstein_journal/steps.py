@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, DiskFull, InvalidInput, NotFound, RunExists
+from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.step_log import AppendedSteps, AppendSteps, StepLog
 from bernstein_runtime.clock import Clock
 from bernstein_store.store import Store
@@ -38,6 +39,7 @@ class StepJournals:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
+        self._rows = AcknowledgedRows(store)
         self._clock = clock
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
@@ -55,8 +57,9 @@ class StepJournals:
                 raise
 
     def read(self, agent_id: str, start_offset: int = 0) -> Iterator[bytes]:
-        """The stored bytes as they are. Raises NotFound."""
+        """The stored bytes as they are. Raises NotFound, and RowsMissing where steps are gone."""
         name = paths.steps_path(agent_id)
+        self._rows.check(name)
         size = self._store.size(name)
         if size is None:
             raise _not_found(agent_id)

@@ -4,66 +4,23 @@ The signer checks all three. What it cannot be asked about is a note, never a ve
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from bernstein_formats import paths
 from bernstein_formats.audit_events import JOURNAL_SEAL, JournalSealEvent
 from bernstein_formats.errors import BernsteinError
-from bernstein_formats.journal_verdict import Finding, Identity, JournalVerification, Reason
+from bernstein_formats.journal_verdict import JournalVerification, Reason
 from bernstein_formats.journal_verify import JournalSeal
 from bernstein_formats.seal import EntryBody, Seal, parse_seal
 from bernstein_formats.spine_verify import SpineStatus, verify_spine
+from bernstein_formats.testimony import RememberedSeals, Testimony, newest_seal
+from bernstein_journal.acknowledged_rows import AUDIT_TARGET, AcknowledgedRows
 from bernstein_journal.audit_files import AuditFiles, Segment
-from bernstein_journal.sealing import CHECKPOINT, interim_seal_path
 from bernstein_journal.signer import Signer
 from bernstein_store.store import Store
 
-_LEDGER_GONE: Final = (
-    "runs were sealed here and their ledger {} is not there: whether this run had a seal is unknown"
-)
 _SEAL_TEXT: Final = JOURNAL_SEAL.encode()
-
-
-@dataclass(slots=True)
-class Testimony:
-    """What the witnesses say of a verified journal."""
-
-    journal: JournalVerification
-    agrees: bool = False
-    errors: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def compare(self, what: str, head: str, count: int | None) -> None:
-        """Hold a commitment against the journal; `count` is None where none was made."""
-        journal = self.journal
-        if count not in {None, journal.count}:
-            self.errors.append(f"{what} commits to {count} rows, the journal holds {journal.count}")
-        elif head != journal.head:
-            self.errors.append(
-                f"{what} commits to the journal head {head or '(empty)'}, "
-                f"the journal ends at {journal.head or '(empty)'}"
-            )
-        else:
-            self.agrees = True
-
-    def concluded(self) -> JournalVerification:
-        """The journal's verification with all of this in it."""
-        journal = self.journal
-        identity = journal.identity
-        if self.errors:
-            identity = Identity.MISMATCHED
-        elif self.agrees and identity is Identity.UNVERIFIABLE:
-            identity = Identity.VERIFIED
-        return replace(
-            journal,
-            identity=identity,
-            errors=(*journal.errors, *self.errors),
-            findings=(*self.findings, *journal.findings),
-            findings_count=journal.findings_count + len(self.findings),
-        )
 
 
 class Witnesses:
@@ -78,15 +35,17 @@ class Witnesses:
         self._ledger_file = ledger_file
         self._signer = signer
         self._audit = AuditFiles(store)
+        self._rows = AcknowledgedRows(store)
 
     def question(self, run_id: str, journal: JournalVerification, seal: Seal | None) -> Testimony:
         """Ask all of them about a verified journal; `seal` is what was found beside it."""
         said = Testimony(journal)
-        for ask in (self._ask_ledger, self._ask_spine, self._ask_audit_log):
+        asks = (self._ask_rows, self._ask_ledger, self._ask_spine, self._ask_audit_log)
+        for ask in asks:
             try:
                 ask(run_id, seal, said)
             except BernsteinError as error:
-                said.notes.append(f"a seal could not be looked for: {error.message}")
+                said.notes.append(f"a witness could not be asked: {error.message}")
         return said
 
     def sealed(self, run_id: str) -> JournalSeal | None:
@@ -94,36 +53,54 @@ class Witnesses:
         if not self._ledger_file.exists():
             return None
         answer = self._signer().find_seal(self._origin, run_id)
-        if not answer or self._store.get(interim_seal_path(run_id)) == answer:
+        if not answer or self._store.get(paths.interim_seal_path(run_id)) == answer:
             return None  # a run sealed for a receipt meanwhile goes on
         return parse_seal(answer).entry.body.journal_seal
 
+    def _ask_rows(self, run_id: str, seal: Seal | None, said: Testimony) -> None:
+        said.miss_rows("journal", self._rows.missing(paths.journal_path(run_id)))
+        said.miss_rows("spine", self._rows.missing(paths.spine_path(run_id)))
+        said.miss_rows(AUDIT_TARGET, self._rows.missing_events())
+        said.note_losses(run_id, self._store.get(paths.LOSSES))
+
     def _ask_ledger(self, run_id: str, seal: Seal | None, said: Testimony) -> None:
         if not self._ledger_file.exists():
-            if seal is None and self._store.get(CHECKPOINT):
-                said.notes.append(_LEDGER_GONE.format(self._ledger_file))
+            newest = newest_seal(self._store.get(paths.CHECKPOINT), self._origin)
+            if newest is not None:
+                said.miss_ledger(str(self._ledger_file))
+            self._remembered(run_id, seal, newest).tell(said)
             return
         origin = seal.entry.body.origin if seal else self._origin
         answer = self._signer().find_seal(origin, run_id)
         if not answer:
             if seal is not None:
                 said.notes.append("the signer's ledger does not know the run's seal")
+            self._remembered(run_id, seal, None).tell(said)
             return
         known = parse_seal(answer)
         if seal is None:
             self._without_file(run_id, known, answer, said)
         elif seal.entry.body.index < known.entry.body.index:
-            said.findings.append(Finding(Reason.SEAL_OUTDATED, None, None))
+            said.find(Reason.SEAL_OUTDATED)
             _compare_with_ledger(known.entry.body, said)
+
+    def _remembered(self, run_id: str, seal: Seal | None, newest: Seal | None) -> RememberedSeals:
+        return RememberedSeals(
+            run_id=run_id,
+            seal=seal,
+            has_seal_file=self._store.size(paths.seal_path(run_id)) is not None,
+            newest=newest,
+            interim=self._store.get(paths.interim_seal_path(run_id)),
+        )
 
     def _without_file(self, run_id: str, known: Seal, answer: bytes, said: Testimony) -> None:
         """The ledger knows a seal and there is no seal.json."""
         body = known.entry.body
         if self._store.get(paths.seal_path(run_id)) is not None:
             return  # it is there and worth nothing, which was said before
-        is_interim = self._store.get(interim_seal_path(run_id)) == answer
+        is_interim = self._store.get(paths.interim_seal_path(run_id)) == answer
         if not is_interim:
-            said.findings.append(Finding(Reason.SEAL_MISSING, None, None))
+            said.find(Reason.SEAL_MISSING)
         elif body.event_count < said.journal.count:
             said.notes.append(f"{body.event_count} rows were sealed for a receipt meanwhile")
             return

@@ -13,6 +13,7 @@ COMMANDS = {
     "init": (f"{_MODULE}start:init", "Make the state folder and the key that seals runs."),
     "seal": (f"{_MODULE}seal:seal", "Seal runs that were left unfinished."),
     "prune": (f"{_MODULE}prune:prune", "Let the oldest runs go; seals and receipts stay."),
+    "accept-loss": (f"{_MODULE}accept_loss:accept_loss", "Go on with a log whose end is gone."),
     "doctor": (f"{_MODULE}doctor:doctor", "Check everything; say what to do."),
 }
 

@@ -19,6 +19,38 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _LogKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LogKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LogKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LOG_KIND_UNSPECIFIED: _LogKind.ValueType  # 0
+    """Not said."""
+    LOG_KIND_AUDIT: _LogKind.ValueType  # 1
+    """The project's audit log."""
+    LOG_KIND_SPINE: _LogKind.ValueType  # 2
+    """A run's lineage spine."""
+    LOG_KIND_JOURNAL: _LogKind.ValueType  # 3
+    """A run's event journal."""
+    LOG_KIND_STEPS: _LogKind.ValueType  # 4
+    """An agent's step journal."""
+
+class LogKind(_LogKind, metaclass=_LogKindEnumTypeWrapper):
+    """A log that rows can be missing from."""
+
+LOG_KIND_UNSPECIFIED: LogKind.ValueType  # 0
+"""Not said."""
+LOG_KIND_AUDIT: LogKind.ValueType  # 1
+"""The project's audit log."""
+LOG_KIND_SPINE: LogKind.ValueType  # 2
+"""A run's lineage spine."""
+LOG_KIND_JOURNAL: LogKind.ValueType  # 3
+"""A run's event journal."""
+LOG_KIND_STEPS: LogKind.ValueType  # 4
+"""An agent's step journal."""
+Global___LogKind: _TypeAlias = LogKind  # noqa: Y015
+
 class _RowKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1830,3 +1862,57 @@ class VerifyAuditLogResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerifyAuditLogResponse: _TypeAlias = VerifyAuditLogResponse  # noqa: Y015
+
+@_typing.final
+class AcceptLossRequest(_message.Message):
+    """Request for AcceptLoss."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    kind: Global___LogKind.ValueType
+    """Which log."""
+    id: _builtins.str
+    """The run or agent whose log it is; empty for the audit log."""
+    text: _builtins.str
+    """Why it is accepted, in the operator's words: 1 to 1000 characters."""
+    def __init__(
+        self,
+        *,
+        kind: Global___LogKind.ValueType = ...,
+        id: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "kind", b"kind", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptLossRequest: _TypeAlias = AcceptLossRequest  # noqa: Y015
+
+@_typing.final
+class AcceptLossResponse(_message.Message):
+    """Response for AcceptLoss."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOST_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is gone, file by file; empty when nothing is, and then nothing was changed."""
+
+    def __init__(
+        self,
+        *,
+        lost: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptLossResponse: _TypeAlias = AcceptLossResponse  # noqa: Y015

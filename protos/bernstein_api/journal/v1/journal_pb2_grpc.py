@@ -141,6 +141,11 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogResponse.FromString,
                 _registered_method=True)
+        self.AcceptLoss = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/AcceptLoss',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossResponse.FromString,
+                _registered_method=True)
 
 
 class JournalServiceServicer:
@@ -315,6 +320,14 @@ class JournalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcceptLoss(self, request, context):
+        """Goes on with what is left of a log whose end is gone, which otherwise fails with ROWS_MISSING.
+        For the operator, who has looked at it and has no copy; what is gone stays on record.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JournalServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -422,6 +435,11 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.VerifyAuditLog,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogResponse.SerializeToString,
+            ),
+            'AcceptLoss': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptLoss,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -993,6 +1011,33 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/VerifyAuditLog',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyAuditLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptLoss(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/AcceptLoss',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossResponse.FromString,
             options,
             channel_credentials,
             insecure,

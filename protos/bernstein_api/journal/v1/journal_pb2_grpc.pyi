@@ -109,6 +109,10 @@ class JournalServiceStub:
     """
     VerifyAuditLog: _grpc.UnaryUnaryMultiCallable[_journal_pb2.VerifyAuditLogRequest, _journal_pb2.VerifyAuditLogResponse]
     """Verifies the audit log, archived segments and MACs included. Fails as VerifySpine does."""
+    AcceptLoss: _grpc.UnaryUnaryMultiCallable[_journal_pb2.AcceptLossRequest, _journal_pb2.AcceptLossResponse]
+    """Goes on with what is left of a log whose end is gone, which otherwise fails with ROWS_MISSING.
+    For the operator, who has looked at it and has no copy; what is gone stays on record.
+    """
 
 @_typing.type_check_only
 class JournalServiceAsyncStub(JournalServiceStub):
@@ -191,6 +195,10 @@ class JournalServiceAsyncStub(JournalServiceStub):
     """
     VerifyAuditLog: _aio.UnaryUnaryMultiCallable[_journal_pb2.VerifyAuditLogRequest, _journal_pb2.VerifyAuditLogResponse]  # type: ignore[assignment]
     """Verifies the audit log, archived segments and MACs included. Fails as VerifySpine does."""
+    AcceptLoss: _aio.UnaryUnaryMultiCallable[_journal_pb2.AcceptLossRequest, _journal_pb2.AcceptLossResponse]  # type: ignore[assignment]
+    """Goes on with what is left of a log whose end is gone, which otherwise fails with ROWS_MISSING.
+    For the operator, who has looked at it and has no copy; what is gone stays on record.
+    """
 
 class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs, their rows, what those rows prove, and receipts over them.
@@ -396,5 +404,15 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_journal_pb2.VerifyAuditLogResponse, _abc.Awaitable[_journal_pb2.VerifyAuditLogResponse]]:
         """Verifies the audit log, archived segments and MACs included. Fails as VerifySpine does."""
+
+    @_abc_1.abstractmethod
+    def AcceptLoss(
+        self,
+        request: _journal_pb2.AcceptLossRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.AcceptLossResponse, _abc.Awaitable[_journal_pb2.AcceptLossResponse]]:
+        """Goes on with what is left of a log whose end is gone, which otherwise fails with ROWS_MISSING.
+        For the operator, who has looked at it and has no copy; what is gone stays on record.
+        """
 
 def add_JournalServiceServicer_to_server(servicer: JournalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
