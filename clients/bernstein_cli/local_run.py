@@ -131,9 +131,10 @@ class LocalRuns:
             ),
             flagged_steps=tuple(provider.flagged_indices),
             provider_errors=tuple(provider.errors),
-            notes=(*sealed.notes, *_incomplete(journal), *said.notes),
+            notes=(*_incomplete(journal), *said.notes),
             report_path="",
             sealed_row_count=sealed.row_count,
+            pinned_key=sealed.pinned_key,
         )
 
     def rebuild_state(self, run_id: str, from_step: int) -> tuple[str, Mapping[str, JsonValue]]:

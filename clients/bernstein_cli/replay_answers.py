@@ -35,6 +35,7 @@ from bernstein_cli.verification_view import (
 from bernstein_client.values import RunDifference
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, InvalidInput, RunNotFound
+from bernstein_formats.receipt_verdict import EXIT_PROVENANCE_REQUIRED
 from bernstein_formats.rederivation import (
     JOURNAL_NOT_FOUND,
     JOURNAL_UNREADABLE,
@@ -55,6 +56,8 @@ class Asked:
     sdd_dir: Path
     as_json: bool
     file: Path | None = None
+    # Whether the key of the seal must be known from elsewhere than the seal.
+    require_provenance: bool = False
 
     def command(self, run_id: str) -> str:
         """What is typed to ask for the same run again."""
@@ -106,7 +109,11 @@ def verify(asked: Asked, run_id: str) -> int:
     advice = verification_advice(found, asked.command(run_id), asked.repair_command(run_id))
     for line in advice:
         remark(line)
-    return exit_codes.OK if clean else exit_codes.FAILED
+    if not clean:
+        return exit_codes.FAILED
+    if asked.require_provenance and not found.pinned_key:
+        return EXIT_PROVENANCE_REQUIRED
+    return exit_codes.OK
 
 
 def rederive(asked: Asked, run_id: str) -> int:

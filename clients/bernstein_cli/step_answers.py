@@ -191,7 +191,7 @@ def verify_receipt(asked: AskedSteps, words: tuple[str, ...]) -> int:
         return asked.refuse("receipt_not_found", detail, exit_codes.USAGE, ok=False)
     except (OSError, ValueError, ReceiptMalformed, LimitExceeded) as error:
         return asked.refuse("receipt_malformed", in_words(error), exit_codes.FAILED, ok=False)
-    return _receipt_verdict(asked, found)
+    return _receipt_verdict(asked, found, pinned_key=key is not None)
 
 
 def _public_key(path: str | None) -> PublicKey | None:
@@ -204,9 +204,9 @@ def _public_key(path: str | None) -> PublicKey | None:
     return PublicKey(data if len(data) == 32 else data.strip())
 
 
-def _receipt_verdict(asked: AskedSteps, found: SessionReceiptVerdict) -> int:
+def _receipt_verdict(asked: AskedSteps, found: SessionReceiptVerdict, *, pinned_key: bool) -> int:
     if asked.as_json:
-        document(receipt_document(found))
+        document(receipt_document(found) | {"pinned_key": pinned_key})
     elif found.ok:
         say(f"Receipt verified: head={found.head_hash} steps={found.steps}", GREEN)
     else:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from bernstein_cli.output import Printed
 from bernstein_client.values import Verification
+from bernstein_formats.found_seal import SEAL_KEY_TEXTS
 from bernstein_formats.journal_verdict import UNAUTHENTICATED_FIELDS
 
 Document: TypeAlias = dict[str, Printed]
@@ -69,6 +70,7 @@ def _ours(found: Verification) -> Document:
     return {
         "head_hash": found.head_hash,
         "sealed_row_count": found.sealed_row_count or None,
+        "pinned_key": found.pinned_key,
         "notes": list(found.notes),
         "findings": [
             {"reason": each.reason, "index": each.index, "member": each.member or None}
@@ -91,6 +93,8 @@ def verification_lines(found: Verification, run_id: str) -> Iterator[str]:
         steps = f"({found.row_count} steps)"
         yield f"CHAIN INTACT for {run_id} {steps}; identity={found.identity}"
         yield _unauthenticated()
+    if found.pinned_key is not None:
+        yield SEAL_KEY_TEXTS[found.pinned_key]
     for finding in found.findings:
         member = f" ({finding.member})" if finding.member else ""
         place = "" if finding.index is None else f" at step {finding.index}"

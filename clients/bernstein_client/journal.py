@@ -290,6 +290,7 @@ def _verification(found: journal_pb2.Verification) -> Verification:
         notes=tuple(found.notes),
         report_path=found.report_path,
         sealed_row_count=found.sealed_row_count,
+        pinned_key=found.pinned_key if found.HasField("pinned_key") else None,
     )
 
 

@@ -80,6 +80,8 @@ class Verification:
     notes: tuple[str, ...]
     report_path: str
     sealed_row_count: int
+    # Whether the key of its seal.json is the one known here; None without a seal to go by.
+    pinned_key: bool | None = None
 
     @property
     def has_diverged(self) -> bool:

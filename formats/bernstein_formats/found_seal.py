@@ -2,22 +2,28 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from bernstein_formats.errors import KeyUnusable, SealMalformed, SignatureWrong
 from bernstein_formats.journal_verdict import Identity, JournalSeal, JournalVerification
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.seal import Seal, check_seal, parse_seal
 
-_NOT_PINNED = "the seal was checked with the key it carries; none is pinned here"
+# By whether the key of a seal is known from elsewhere than the seal.
+SEAL_KEY_TEXTS: Final = {
+    True: "pinned: the seal's key is the one known here",
+    False: "not pinned: the seal was checked with the key that it carries itself",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSeal:
-    """The seal unless there is none or `errors` says why it proves nothing; notes for a person."""
+    """The seal unless there is none or `errors` says why it proves nothing."""
 
     seal: Seal | None = None
     errors: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    # Whether its key is known from elsewhere; None without a seal to go by.
+    pinned_key: bool | None = None
 
     @property
     def journal_seal(self) -> JournalSeal | None:
@@ -52,4 +58,4 @@ def found_seal(
         return FoundSeal(errors=(error.message,))
     if seal.entry.body.run_id != run_id:
         return FoundSeal(errors=(f"the seal is one of run {seal.entry.body.run_id}",))
-    return FoundSeal(seal, notes=(_NOT_PINNED,) if pinned is None else ())
+    return FoundSeal(seal, pinned_key=pinned is not None)

@@ -376,4 +376,5 @@ def _verification(found: RunVerification) -> journal_pb2.Verification:
         notes=found.notes,
         report_path=found.report_path,
         sealed_row_count=found.sealed_row_count,
+        pinned_key=found.pinned_key,
     )

@@ -36,6 +36,7 @@ class RunVerification:
     notes: tuple[str, ...]
     report_path: str
     sealed_row_count: int
+    pinned_key: bool | None
 
 
 class Verifier:
@@ -69,9 +70,10 @@ class Verifier:
             journal=journal,
             flagged_steps=tuple(provider.flagged_indices),
             provider_errors=tuple(provider.errors),
-            notes=(*found.notes, *self._incomplete(run_id), *said.notes),
+            notes=(*self._incomplete(run_id), *said.notes),
             report_path=self._report(run_id, asked_for, journal),
             sealed_row_count=found.row_count,
+            pinned_key=found.pinned_key,
         )
 
     def sealed(self, run_id: str) -> JournalSeal | None:

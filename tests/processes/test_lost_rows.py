@@ -203,3 +203,21 @@ def test_nothing_is_accepted_where_nothing_is_missing(project, services):
     done = bernstein(project, "services", "accept-loss", "--spine", "r1", "--why", "x")
     assert (done.returncode, done.stdout) == (0, "nothing is missing\n")
     assert not (project.sdd / "svc/losses.jsonl").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--offline"]])
+def test_whether_the_seals_key_is_pinned_is_said_and_can_be_demanded(project, services, options):
+    sealed(services)
+    ask = ["replay", "r1", "--verify", "--require-provenance", *options]
+    done = bernstein(project, *ask, "--json")
+    assert (done.returncode, json.loads(done.stdout)["pinned_key"]) == (0, True)
+    assert "\npinned: " in bernstein(project, *ask).stdout
+    copied = ["--file", ".sdd/runs/r1"]
+    done = bernstein(project, *ask, *copied, "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["pinned_key"], found["identity"]) == (3, False, "verified")
+    assert "\nnot pinned: " in bernstein(project, *ask, *copied).stdout
+    (project.sdd / "runs/r1/seal.json").unlink()
+    found = json.loads(bernstein(project, *ask, *copied, "--json").stdout)
+    assert found["pinned_key"] is None
+    assert bernstein(project, *ask, *copied).returncode == 3

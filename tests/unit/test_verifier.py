@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bernstein_formats import receipt_read
 from bernstein_formats.canonical import Profile
 from bernstein_formats.event_journal import event_hash, payload_hash
+from bernstein_formats.journal_verify import verify_journal
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.receipt_build import ReceiptBuilder
 from bernstein_formats.receipt_file import receipt_head, receipt_tail
 from bernstein_formats.run_receipt import ReceiptSignature
+from bernstein_formats.seal import NO_ENTRY_HASH, Entry, EntryBody, Seal
 from bernstein_formats.session_archive import end_bytes, members
 from bernstein_verify import questions
 from bernstein_verify.__main__ import main
@@ -29,6 +32,7 @@ DATA = Path(__file__).parents[1] / "vectors" / "data"
 GOOD = DATA / "receipts" / "b02-journal-and-spine" / "expected"
 OF_ANOTHER = DATA / "receipts" / "b01-minimal" / "expected" / "run-receipt.cose"
 RUN_ID = "run-2026-03-01-a"
+PEM, SPKI = Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
 JOURNAL = DATA / "event-journal" / "157-cli" / "sdd" / "runs" / "ok" / "journal.jsonl"
 
 
@@ -246,6 +250,42 @@ def test_a_journal_is_verified_with_what_it_lacks_said(verifier, tmp_path):
     changed = tmp_path / "journal.jsonl"
     changed.write_bytes(JOURNAL.read_bytes().replace(b"hotel-1", b"hotel-2", 1))
     assert verifier("journal", changed)[0] == 1
+
+
+@pytest.fixture
+def seal(tmp_path):
+    """A seal over the good journal, and the public half of its key."""
+    found, key = verify_journal([JOURNAL.read_bytes()]), Ed25519PrivateKey.generate()
+    body = EntryBody(
+        0, NO_ENTRY_HASH, "h:/p", "ok", found.count, found.head, "2026-03-01T10:00:00Z"
+    )
+    public = PublicKey(key.public_key().public_bytes_raw())
+    made = tmp_path / "seal.json"
+    made.write_bytes(Seal(Entry(body, key.sign(body.preimage())), public).file_bytes())
+    pem = tmp_path / "key.pem"
+    pem.write_bytes(key.public_key().public_bytes(PEM, SPKI))
+    return made, pem
+
+
+def test_a_seals_key_is_said_to_be_pinned_or_only_carried_and_can_be_demanded(verifier, seal):
+    made, pem = seal
+    ask = ["journal", JOURNAL, "--seal", made]
+    carried, pinned = verifier(*ask, "--json"), verifier(*ask, "--public-key", pem, "--json")
+    for done, is_pinned in ((carried, False), (pinned, True)):
+        found = answer(done)
+        assert (done[0], found["identity"], found["pinned_key"]) == (0, "verified", is_pinned)
+    assert answer(verifier("journal", JOURNAL, "--json"))["pinned_key"] is None
+    assert "\nnot pinned: " in verifier(*ask)[1]
+    assert "\npinned: " in verifier(*ask, "--public-key", pem)[1]
+    assert verifier(*ask, "--require-provenance")[0] == 3
+    assert verifier("journal", JOURNAL, "--require-provenance")[0] == 3
+    assert verifier(*ask, "--public-key", pem, "--require-provenance")[0] == 0
+
+
+def test_an_archive_says_whether_a_key_was_pinned(verifier):
+    done = verifier("archive", F18 / "good.tar", "--json")
+    assert (done[0], answer(done)["pinned_key"]) == (0, False)
+    assert verifier("archive", F18 / "good.tar", "--require-provenance")[0] == 3
 
 
 F18 = DATA / "field" / "F18"

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 
 from bernstein_formats.public_key import parse_public_pem
+from bernstein_formats.receipt_verdict import EXIT_PROVENANCE_REQUIRED
 from bernstein_formats.session_receipt_verify import SessionReceiptVerdict, verify_session_receipt
 from bernstein_verify.output import GREEN, RED, Printed, document, remark, say
 from bernstein_verify.questions import mapped_file, read_file
@@ -15,6 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("path", metavar="FILE", help="the archive, a tar file")
     add("--public-key", metavar="PEM", help="the key that must have signed it")
     add("--expect-head", metavar="HEX", help="the hash of the last step, known from elsewhere")
+    add("--require-provenance", action="store_true", help="exit 3 unless a key was pinned")
     add("--json", dest="as_json", action="store_true", help="one JSON document on stdout")
 
 
@@ -24,7 +26,7 @@ def answer(options: argparse.Namespace) -> int:
     with mapped_file(options.path) as archive:
         verdict = verify_session_receipt(archive, key, options.expect_head)
     if options.as_json:
-        document(_document(verdict))
+        document(_document(verdict) | {"pinned_key": key is not None})
     else:
         colour = GREEN if verdict.ok else RED
         for line in _lines(verdict):
@@ -32,7 +34,9 @@ def answer(options: argparse.Namespace) -> int:
             colour = ""
     if key is None:
         remark("nobody vouches for the archive: pin its signer's key with --public-key")
-    return 0 if verdict.ok else 1
+    if not verdict.ok:
+        return 1
+    return EXIT_PROVENANCE_REQUIRED if options.require_provenance and key is None else 0
 
 
 def _document(verdict: SessionReceiptVerdict) -> dict[str, Printed]:

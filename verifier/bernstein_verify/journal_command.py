@@ -4,9 +4,11 @@ import argparse
 from collections.abc import Iterator
 from typing import Final
 
+from bernstein_formats.found_seal import SEAL_KEY_TEXTS
 from bernstein_formats.journal_verdict import Identity, JournalSeal, JournalVerification
 from bernstein_formats.journal_verify import verify_journal
 from bernstein_formats.public_key import parse_public_pem
+from bernstein_formats.receipt_verdict import EXIT_PROVENANCE_REQUIRED
 from bernstein_formats.seal import check_seal, parse_seal
 from bernstein_verify.output import GREEN, RED, Printed, document, remark, say
 from bernstein_verify.questions import open_file, read_file
@@ -20,6 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("path", metavar="FILE", help="the journal")
     add("--seal", metavar="FILE", help="the seal.json that was made of it")
     add("--public-key", metavar="PEM", help="the key that must have made the seal")
+    add("--require-provenance", action="store_true", help="exit 3 unless the seal's key is pinned")
     add("--json", dest="as_json", action="store_true", help="one JSON document on stdout")
 
 
@@ -29,18 +32,21 @@ def answer(options: argparse.Namespace) -> int:
         options.parser.error("--public-key is the key of a --seal")
     seal = _seal(options.seal, options.public_key)
     found = verify_journal(_chunks(options.path), seal)
+    pinned = None if seal is None else options.public_key is not None
     if options.as_json:
-        document(_document(found))
+        document(_document(found) | {"pinned_key": pinned})
     else:
         colour = GREEN if found.intact else RED
-        for line in _lines(found):
+        for line in _lines(found, pinned):
             say(line, colour)
             colour = ""
     if found.identity is Identity.UNVERIFIABLE:
         remark("a journal without its seal may have been cut or made anew; give --seal")
-    elif options.public_key is None:
-        remark("the seal was checked with the key that it carries; pin it with --public-key")
-    return 0 if found.intact else 1
+    elif not pinned:
+        remark("anybody can make such a seal: pin the signer's key with --public-key")
+    if not found.intact:
+        return 1
+    return EXIT_PROVENANCE_REQUIRED if options.require_provenance and not pinned else 0
 
 
 def _seal(path: str | None, key_path: str | None) -> JournalSeal | None:
@@ -78,10 +84,12 @@ def _document(found: JournalVerification) -> dict[str, Printed]:
     }
 
 
-def _lines(found: JournalVerification) -> Iterator[str]:
+def _lines(found: JournalVerification, pinned: bool | None) -> Iterator[str]:
     word = "OK" if found.intact else "NOT INTACT"
     yield f"{word} ({found.count} rows; coverage {found.coverage}; identity {found.identity})"
     yield f"head {found.head}"
+    if pinned is not None:
+        yield SEAL_KEY_TEXTS[pinned]
     yield from (f"error: {error}" for error in found.errors)
     for finding in found.findings:
         yield f"finding: {finding.reason} at step {finding.index}"

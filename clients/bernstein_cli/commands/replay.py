@@ -30,6 +30,7 @@ DIFF: Final = "diff"
 @click.option("--as-json", "--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--limit", type=click.IntRange(min=0), help="Show only the first N rows.")
 @click.option("--verify", is_flag=True, help="Recompute the chain; name the first broken step.")
+@click.option("--require-provenance", is_flag=True, help="Exit 3 unless the seal's key is pinned.")
 @click.option("--re-derive", is_flag=True, help="Check the schedule against its own rules.")
 @click.option("--from-step", type=int, help="The state after the first N rows.")
 @click.option("--offline", is_flag=True, help="Read the files here; start and write nothing.")
@@ -50,6 +51,7 @@ def replay(
     as_json: bool,
     limit: int | None,
     verify: bool,
+    require_provenance: bool,
     re_derive: bool,
     from_step: int | None,
     offline: bool,
@@ -77,9 +79,11 @@ def replay(
     bernstein replay debug A [B]            one chain in full, or two side by side
 
     --verify wins over --re-derive, and that over --from-step. Exit codes: 0 clean, 1 not clean or
-    no such run, 2 wrong usage. To run a plan again from its record, set BERNSTEIN_REPLAY_RUN_ID
-    for `bernstein run`.
+    no such run, 2 wrong usage, 3 clean, but --require-provenance and no pinned key. To run a plan
+    again from its record, set BERNSTEIN_REPLAY_RUN_ID for `bernstein run`.
     """
+    if require_provenance and not verify:
+        raise click.UsageError("--require-provenance is for --verify", ctx)
     words = words or ((LATEST,) if file is not None else ())
     has_mode = verify or re_derive or from_step is not None or file is not None
     verb = step_verb(Path(sdd_dir), words, has_mode=has_mode)
@@ -93,7 +97,7 @@ def replay(
         return _by_services(ctx, words, Path(sdd_dir), recover=recover, as_json=as_json)
     _check_words(ctx, words)
     with open_runs(Path(sdd_dir), offline=offline, file=file) as runs:
-        asked = Asked(runs, Path(sdd_dir), as_json, file)
+        asked = Asked(runs, Path(sdd_dir), as_json, file, require_provenance)
         if words[0] == LIST:
             return replay_answers.list_all(asked)
         if words[0] == DIFF:

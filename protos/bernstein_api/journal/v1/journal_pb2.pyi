@@ -692,6 +692,7 @@ class Verification(_message.Message):
     NOTES_FIELD_NUMBER: _builtins.int
     REPORT_PATH_FIELD_NUMBER: _builtins.int
     SEALED_ROW_COUNT_FIELD_NUMBER: _builtins.int
+    PINNED_KEY_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     chain_consistent: _builtins.bool
@@ -718,6 +719,10 @@ class Verification(_message.Message):
     """The divergence report written beside the journal; empty when none was."""
     sealed_row_count: _builtins.int
     """Rows the seal commits to; 0 without a seal."""
+    pinned_key: _builtins.bool
+    """Whether the key of `seal.json` is the one known here, or only the one that the seal carries
+    itself. Unset: there is no seal to go by.
+    """
     @_builtins.property
     def discarded_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Physical lines, counted from 0, that are not rows; at most 1000 of them."""
@@ -764,19 +769,24 @@ class Verification(_message.Message):
         notes: _abc.Iterable[_builtins.str] | None = ...,
         report_path: _builtins.str = ...,
         sealed_row_count: _builtins.int = ...,
+        pinned_key: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_divergent_index", b"_divergent_index", "_divergent_line", b"_divergent_line", "divergent_index", b"divergent_index", "divergent_line", b"divergent_line"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_divergent_index", b"_divergent_index", "_divergent_line", b"_divergent_line", "_pinned_key", b"_pinned_key", "divergent_index", b"divergent_index", "divergent_line", b"divergent_line", "pinned_key", b"pinned_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_divergent_index", b"_divergent_index", "_divergent_line", b"_divergent_line", "actual_hash", b"actual_hash", "chain_consistent", b"chain_consistent", "coverage", b"coverage", "discarded_count", b"discarded_count", "discarded_lines", b"discarded_lines", "divergent_index", b"divergent_index", "divergent_line", b"divergent_line", "errors", b"errors", "expected_hash", b"expected_hash", "findings", b"findings", "flagged_steps", b"flagged_steps", "head_hash", b"head_hash", "identity", b"identity", "notes", b"notes", "provider_errors", b"provider_errors", "report_path", b"report_path", "row_count", b"row_count", "run_id", b"run_id", "sealed_row_count", b"sealed_row_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_divergent_index", b"_divergent_index", "_divergent_line", b"_divergent_line", "_pinned_key", b"_pinned_key", "actual_hash", b"actual_hash", "chain_consistent", b"chain_consistent", "coverage", b"coverage", "discarded_count", b"discarded_count", "discarded_lines", b"discarded_lines", "divergent_index", b"divergent_index", "divergent_line", b"divergent_line", "errors", b"errors", "expected_hash", b"expected_hash", "findings", b"findings", "flagged_steps", b"flagged_steps", "head_hash", b"head_hash", "identity", b"identity", "notes", b"notes", "pinned_key", b"pinned_key", "provider_errors", b"provider_errors", "report_path", b"report_path", "row_count", b"row_count", "run_id", b"run_id", "sealed_row_count", b"sealed_row_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__divergent_index: _TypeAlias = _typing.Literal["divergent_index"]  # noqa: Y015
     _WhichOneofArgType__divergent_index: _TypeAlias = _typing.Literal["_divergent_index", b"_divergent_index"]  # noqa: Y015
     _WhichOneofReturnType__divergent_line: _TypeAlias = _typing.Literal["divergent_line"]  # noqa: Y015
     _WhichOneofArgType__divergent_line: _TypeAlias = _typing.Literal["_divergent_line", b"_divergent_line"]  # noqa: Y015
+    _WhichOneofReturnType__pinned_key: _TypeAlias = _typing.Literal["pinned_key"]  # noqa: Y015
+    _WhichOneofArgType__pinned_key: _TypeAlias = _typing.Literal["_pinned_key", b"_pinned_key"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__divergent_index) -> _WhichOneofReturnType__divergent_index | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__divergent_line) -> _WhichOneofReturnType__divergent_line | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pinned_key) -> _WhichOneofReturnType__pinned_key | None: ...
 
 Global___Verification: _TypeAlias = Verification  # noqa: Y015
 
