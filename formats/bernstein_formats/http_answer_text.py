@@ -27,16 +27,19 @@ def readable(body: bytes, encoding: str) -> bytes:
 def joined_texts(text: bytes) -> list[str]:
     """The texts that come in several pieces in a stream of events, or in a JSON array of them."""
     pieces: dict[tuple[str, ...], list[str]] = {}
-    for event in _events(text):
+    for event in messages_in(text):
         part = tuple(str(event.get(name, "")) for name in _PART_MEMBERS)
         for place, piece in _leaves(event, ()):
             pieces.setdefault((*part, *place), []).append(piece)
     return ["".join(found) for found in pieces.values() if len(found) > 1]
 
 
-def _events(text: bytes) -> Iterator[dict[str, JsonValue]]:
-    if text.lstrip()[:1] == b"[":
-        yield from objects(_parsed(text))
+def messages_in(text: bytes) -> Iterator[dict[str, JsonValue]]:
+    """The objects of an answer: of a stream of events, of an array, or the one that it is."""
+    start = text.lstrip()[:1]
+    if start in {b"[", b"{"}:
+        parsed = _parsed(text)
+        yield from objects(parsed if isinstance(parsed, list) else [parsed])
         return
     parser = EventParser()
     try:

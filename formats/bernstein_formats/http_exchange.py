@@ -17,6 +17,8 @@ from bernstein_formats.errors import InvalidInput, RowMalformed
 from bernstein_formats.http_key import HttpRequest, Keyed, Pairs, open_query
 from bernstein_formats.http_rule_file import RULE_SET
 from bernstein_formats.http_secrets import REDACT
+from bernstein_formats.provider_sidecar import Event
+from bernstein_formats.provider_state import MUTATION
 
 VERSION: Final = 1
 EVENT: Final = "llm_http_exchange"
@@ -116,6 +118,8 @@ class Exchange:
     redaction_key: str = ""
     # Kinds of secrets in the answer, which is not in the run's folder then.
     quarantined: tuple[str, ...] = ()
+    # Journal rows about what the provider did to the context, as the answer tells.
+    mutations: tuple[Event, ...] = ()
 
     def line(self) -> bytes:
         """The row, with its line feed."""
@@ -124,12 +128,13 @@ class Exchange:
             **self._facts(),
             "envelope_sha256": self.envelope.sha256_hex,
             "envelope_bytes": self.envelope.size,
+            "mutations": [[name, members] for name, members in self.mutations],
         }
         return spelled(row).encode() + b"\n"
 
-    def event(self) -> dict[str, JsonValue]:
-        """The payload of its journal row: nothing that a replay could not repeat."""
-        return self._facts()
+    def events(self) -> list[Event]:
+        """Its journal rows: nothing that a replay could not repeat."""
+        return [(EVENT, self._facts()), *self.mutations]
 
     def _facts(self) -> dict[str, JsonValue]:
         answer = self.answer
@@ -276,7 +281,19 @@ def _exchange(row: JsonValue) -> Exchange:
         rules_sha256=intern(_digest(row, "rules_sha256")),
         redaction_key=_name(row, "redaction_key"),
         quarantined=tuple(map(str, _list(row, "quarantined"))),
+        mutations=_events(row, "mutations"),
     )
+
+
+def _events(row: dict[str, JsonValue], name: str) -> tuple[Event, ...]:
+    found: list[Event] = []
+    for event in _list(row, name):
+        match event:
+            case [str(kind), dict(members)] if kind == MUTATION:
+                found.append((kind, members))
+            case _:
+                raise InvalidInput(f"{name} holds something that is no such row")
+    return tuple(found)
 
 
 def _counts(row: dict[str, JsonValue], name: str) -> Mapping[str, int]:

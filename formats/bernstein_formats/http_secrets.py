@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from bernstein_formats.http_answer_text import joined_texts, readable
+from bernstein_formats.http_answer_text import joined_texts
 from bernstein_formats.http_key import HttpRequest
 from bernstein_formats.http_rule_file import RULE_SET, SecretShape
 
@@ -49,9 +49,8 @@ class Redactor:
         return hmac.new(self._key, data, hashlib.sha256).hexdigest()
 
 
-def secrets_in_answer(body: bytes, encoding: str) -> tuple[str, ...]:
+def secrets_in(text: bytes) -> tuple[str, ...]:
     """The kinds of secrets that an answer holds, also where its stream says one in pieces."""
-    text = readable(body, encoding)
     joined = "\n".join(joined_texts(text)).encode("utf-8", "replace")
     return tuple(sorted({*_kinds(text), *_kinds(joined)}))
 

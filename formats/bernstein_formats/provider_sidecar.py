@@ -12,6 +12,7 @@ from bernstein_formats.errors import InvalidInput
 from bernstein_formats.provider_state import MUTATION, content_address
 
 CAPTURE_FAILED = "provider_state_capture_failed"
+Event = tuple[str, dict[str, JsonValue]]
 _BEFORE_PREFIXES = ("pre_", "before_")
 
 
@@ -44,15 +45,20 @@ def signal_of(row: dict[str, JsonValue]) -> Signal:
 
 def mutation_events(
     signals: Sequence[Signal], agent_id: str, *, is_deterministic: bool
-) -> list[tuple[str, dict[str, JsonValue]]]:
+) -> list[Event]:
     """The journal rows of one session; in a deterministic mode each of them fails verification."""
     return [
-        (MUTATION, _members(signal, step_index, agent_id, is_flagged=is_deterministic))
+        mutation_event(signal, step_index, agent_id, is_flagged=is_deterministic)
         for step_index, signal in enumerate(signals)
     ]
 
 
-def capture_failed_event(agent_id: str, reason: str) -> tuple[str, dict[str, JsonValue]]:
+def mutation_event(signal: Signal, step_index: int, agent_id: str, *, is_flagged: bool) -> Event:
+    """The row of one observation."""
+    return MUTATION, _members(signal, step_index, agent_id, is_flagged=is_flagged)
+
+
+def capture_failed_event(agent_id: str, reason: str) -> Event:
     """The row that says that observations were lost."""
     return CAPTURE_FAILED, {"agent_id": agent_id, "reason": reason}
 

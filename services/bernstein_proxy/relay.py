@@ -14,10 +14,12 @@ from aiohttp import ClientError, ClientResponse, ClientSession, web
 
 from bernstein_client.exchanges import Recorded
 from bernstein_formats.errors import BernsteinError, ProviderFailed
+from bernstein_formats.http_answer_text import readable
 from bernstein_formats.http_exchange import Answer, End, body_of, envelope_of, exchange_of
 from bernstein_formats.http_key import HttpRequest, Pairs, keyed
+from bernstein_formats.http_mutations import mutation_events
 from bernstein_formats.http_protocol import Protocol
-from bernstein_formats.http_secrets import secrets_in_answer
+from bernstein_formats.http_secrets import secrets_in
 from bernstein_formats.sse_end import StreamEnd, whole_end
 from bernstein_proxy.lanes import Lane
 from bernstein_proxy.requests import Asked, read_request
@@ -150,13 +152,14 @@ async def _store(lane: Lane, seq: int, whole: HttpRequest, got: Got, end: End) -
     def recorded() -> Recorded:
         body = b"".join(got.pieces)
         answer = got.answer(body, end)
-        asked = lane.log.redactor.redacted(whole)
+        asked, text = lane.log.redactor.redacted(whole), readable(body, got.encoding)
         envelope = envelope_of(asked, got.headers, got.chunks)
         name, found = lane.wanted.lane, keyed(asked)
         exchange = replace(
             exchange_of(name, seq, asked, found, answer=answer, envelope=envelope),
             redaction_key=lane.log.redactor.key_id if asked.redacted else "",
-            quarantined=secrets_in_answer(body, got.encoding),
+            quarantined=secrets_in(text),
+            mutations=tuple(mutation_events(text, name, seq)),
         )
         return Recorded(exchange, envelope.data(), asked.body, body)
 

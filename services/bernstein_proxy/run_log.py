@@ -19,7 +19,7 @@ from bernstein_formats.errors import (
     RecordingChanged,
     ReplayKeySchemeMismatchError,
 )
-from bernstein_formats.http_exchange import EVENT, Envelope, Exchange
+from bernstein_formats.http_exchange import Envelope, Exchange
 from bernstein_formats.http_key import HttpRequest
 from bernstein_formats.http_replay import LaneReplay
 from bernstein_formats.http_secrets import Redactor
@@ -90,7 +90,7 @@ class RunLog:
     def _kept(self, recorded: list[Recorded]) -> BernsteinError | None:
         if not recorded:
             return None
-        events = [(EVENT, each.exchange.event()) for each in recorded]
+        events = [event for each in recorded for event in each.exchange.events()]
         try:
             self._services.exchanges.record(self._run_id, recorded)
             self._services.journal.append_many(self._run_id, events)
@@ -100,7 +100,7 @@ class RunLog:
 
     async def _journal(self, exchanges: list[Exchange]) -> None:
         if exchanges:
-            events = [(EVENT, exchange.event()) for exchange in exchanges]
+            events = [event for exchange in exchanges for event in exchange.events()]
             await asyncio.to_thread(self._services.journal.append_many, self._run_id, events)
 
 

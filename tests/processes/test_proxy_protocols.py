@@ -497,3 +497,32 @@ def test_a_scan_finds_what_no_rule_of_ours_knows_and_a_clean_recording_is_clean(
     assert "0 finding(s) in 1 exchange(s)" in nothing.stdout
     assert "lane agent, request 2, request, line 1" in found.stdout
     assert unknown not in found.stdout + found.stderr
+
+
+# --- what a provider does to the context ----------------------------------------------------------
+
+
+def test_a_providers_edit_of_the_context_is_a_row_of_the_journal_and_of_its_replay(
+    services: Services, provider: Scripted
+) -> None:
+    edit = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8}
+    answer = {"content": [], "context_management": {"applied_edits": [edit]}}
+    provider.body = json.dumps(answer).encode()
+    path = "/anthropic/v1/messages"
+    with lane(services, provider) as recording:
+        recording.ask(path, chat("one"))
+    with lane(services, replay=recording.run_id) as replaying:
+        replaying.ask(path, chat("one"))
+    for held in (recording, replaying):
+        services.journal.finish_run(held.run_id)
+    rows = [
+        json.loads(line)
+        for line in b"".join(services.journal.read_journal(recording.run_id)).splitlines()
+    ]
+    verified = [services.journal.verify_run(held.run_id) for held in (recording, replaying)]
+
+    names = [row["event"] for row in rows]
+    assert names[1:3] == ["llm_http_exchange", "provider_state_mutation"]
+    assert (rows[2]["mutation_kind"], rows[2]["agent_id"]) == ("context_edit", "agent")
+    assert verified[0].head_hash == verified[1].head_hash
+    assert verified[0].is_clean

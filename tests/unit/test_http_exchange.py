@@ -89,7 +89,7 @@ def test_what_is_no_row_is_refused(line: bytes) -> None:
 
 
 def test_the_journal_row_has_nothing_that_a_replay_cannot_repeat() -> None:
-    event = exchange({}).event()
+    ((_, event),) = exchange({}).events()
 
     assert {"chunks", "request_headers", "response_headers", "query"} & event.keys() == set()
     assert event["response_sha256"] == body_of(b"ab").sha256_hex
