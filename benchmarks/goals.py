@@ -61,7 +61,7 @@ GOALS = {
     "recording of 41 calls, of its JSON": Goal(at_most=5),
     "open a long recording, CPU": Goal(at_most=10_000),
     "memory of a long recording, proxy": Goal(at_most=160),
-    "memory of a long recording, recorder": Goal(at_most=32),
+    "memory of a long recording, recorder": Goal(at_most=48),
 }
 
 

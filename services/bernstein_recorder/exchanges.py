@@ -15,6 +15,7 @@ from bernstein_formats.errors import (
     RequestIdReused,
 )
 from bernstein_formats.http_exchange import Body, Exchange, parse_exchange
+from bernstein_formats.http_rule_file import RULE_SET
 from bernstein_formats.paths import llm_http_bodies_path, llm_http_path, quarantine_path
 from bernstein_recorder.bodies import Bodies
 from bernstein_store.store import Log, Mark, Store
@@ -61,7 +62,7 @@ class Exchanges:
                         request_id=request_id,
                     )
                 return opened.log.size
-            self._keep(run_id, bodies, exchanges)
+            self._keep(run_id, dict(bodies), exchanges)
             self._write(run_id, opened, data, Mark(request_id, opened.log.size + len(data), digest))
             opened.done[request_id] = digest
             return opened.log.size
@@ -102,29 +103,27 @@ class Exchanges:
             self._open.clear()
             self._bodies.clear()
 
-    def _keep(
-        self, run_id: str, bodies: Mapping[str, bytes], exchanges: Sequence[Exchange]
-    ) -> None:
+    def _keep(self, run_id: str, bodies: dict[str, bytes], exchanges: Sequence[Exchange]) -> None:
         """Store what is given, if it is all that the rows name and is not stored yet."""
-        named = {
-            body.sha256_hex: ((exchange.lane, kind), kind == "answer" and exchange.quarantined)
-            for exchange in exchanges
-            for kind, body in _named(exchange).items()
-        }
         for exchange in exchanges:
             for body in _named(exchange).values():
                 self._check_stored(run_id, body, bodies.get(body.sha256_hex))
+        sources = {
+            body.sha256_hex: (exchange.lane, kind)
+            for exchange in exchanges
+            for kind, body in _named(exchange).items()
+        }
+        private = {each.answer.body.sha256_hex for each in exchanges if each.quarantined}
+        if any(each.rules_sha256 == RULE_SET.sha256_hex for each in exchanges):
+            # The rules that made the keys are part of the recording.
+            bodies[RULE_SET.sha256_hex] = RULE_SET.data
         for is_private in (False, True):
-            self._add(
-                run_id,
-                [
-                    (bytes.fromhex(digest), body, source)
-                    for digest, body in bodies.items()
-                    for source, kinds in [named.get(digest, (None, False))]
-                    if bool(kinds) is is_private
-                ],
-                is_private=is_private,
-            )
+            chosen = [
+                (bytes.fromhex(digest), body, sources.get(digest))
+                for digest, body in bodies.items()
+                if (digest in private) is is_private
+            ]
+            self._add(run_id, chosen, is_private=is_private)
 
     def _check_stored(self, run_id: str, body: Body, given: bytes | None) -> None:
         size = None if given is None else len(given)
@@ -138,7 +137,7 @@ class Exchanges:
             )
 
     def _add(
-        self, run_id: str, bodies: list[tuple[bytes, bytes, Hashable]], *, is_private: bool
+        self, run_id: str, bodies: Sequence[tuple[bytes, bytes, Hashable]], *, is_private: bool
     ) -> None:
         if not bodies:
             return

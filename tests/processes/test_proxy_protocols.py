@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,10 @@ class Scripted:
 
     url: str = ""
     body: bytes = b"{}"
+    # Sent one by one instead of the body.
+    pieces: list[bytes] = field(default_factory=list)
+    # Whether the connection breaks behind them.
+    breaks: bool = False
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
@@ -62,10 +67,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for at in range(0, len(self.scripted.body), 7):
-            piece = self.scripted.body[at : at + 7]
+        body = self.scripted.body
+        cut = [body[at : at + 7] for at in range(0, len(body), 7)]
+        for piece in self.scripted.pieces or cut:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-        self.wfile.write(b"0\r\n\r\n")
+            self.wfile.flush()
+        if self.scripted.breaks:
+            self.close_connection = True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
 
 @pytest.fixture
@@ -102,6 +112,13 @@ class Held:
             with connection.getresponse() as answer:
                 named = {name.lower(): value for name, value in answer.getheaders()}
                 return answer.status, named, answer.read()
+
+    def ask_raw(self, path: str, body: Any) -> tuple[bytes, bool]:
+        """The bytes that came, and whether they were cut off."""
+        try:
+            return self.ask(path, body)[2], False
+        except http.client.IncompleteRead as cut:
+            return cut.partial, True
 
 
 @contextmanager
@@ -526,3 +543,43 @@ def test_a_providers_edit_of_the_context_is_a_row_of_the_journal_and_of_its_repl
     assert (rows[2]["mutation_kind"], rows[2]["agent_id"]) == ("context_edit", "agent")
     assert verified[0].head_hash == verified[1].head_hash
     assert verified[0].is_clean
+
+
+# --- streams that are cut, in the middle of a character or of a frame (field cases F05, F06) ------
+
+FIELD = Path(__file__).parents[1] / "vectors" / "data" / "field"
+
+
+def field_streams() -> dict[str, tuple[list[bytes], bool]]:
+    """The pieces of each stream, and whether it says its end."""
+    whole = json.loads((FIELD / "F05" / "chunks.json").read_text())["chunks_base64"]
+    invalid = json.loads((FIELD / "F05" / "really_invalid.json").read_text())["chunks_base64"]
+    frames = json.loads((FIELD / "F06" / "streams.json").read_text())
+    del frames["expected"]
+    return {
+        "F05-whole": ([b64decode(each) for each in whole], False),
+        "F05-invalid": ([b64decode(each) for each in invalid], False),
+        **{
+            f"F06-{name}": ([each.encode() for each in pieces], name in {"complete", "length_stop"})
+            for name, pieces in frames.items()
+        },
+    }
+
+
+@pytest.mark.parametrize("name", field_streams())
+@pytest.mark.parametrize("is_cut", [False, True], ids=["ends", "breaks"])
+def test_the_bytes_and_the_ending_of_a_stream_are_replayed_whatever_they_are(
+    services: Services, provider: Scripted, name: str, *, is_cut: bool
+) -> None:
+    provider.pieces, has_end = field_streams()[name]
+    provider.headers, provider.breaks = EVENTS, is_cut
+    with lane(services, provider) as recording:
+        recorded = recording.ask_raw(CHAT, chat("hi"))
+    with lane(services, replay=recording.run_id) as replaying:
+        replayed = replaying.ask_raw(CHAT, chat("hi"))
+
+    (exchange,) = recording.exchanges
+    assert recorded == replayed == (b"".join(provider.pieces), is_cut)
+    assert exchange.answer.is_finished is has_end
+    assert exchange.answer.is_whole is (has_end and not is_cut)
+    assert replaying.account.cut == recording.account.cut == (not exchange.answer.is_whole)
