@@ -180,7 +180,7 @@ def replays(setting: Setting) -> Figures:
     warm = sdd / "svc" / "index"
 
     def our_open(folder: Path = warm) -> Replay:
-        runs = RecordedRuns(store, RecordedIndexes(store, folder), str(sdd))
+        runs = RecordedRuns(store, RecordedIndexes(store, folder))
         return runs.replay("recorded", strict=True, expected=None)[0]
 
     def peer_open() -> Any:

@@ -46,9 +46,8 @@ def peer_receipt(sdd: Path, run_id: str) -> Work:
 
 
 def our_replay(sdd: Path, run_id: str) -> Work:
-    runs = RecordedRuns(
-        FileStore(sdd), RecordedIndexes(FileStore(sdd), sdd / "svc" / "index"), str(sdd)
-    )
+    store = FileStore(sdd)
+    runs = RecordedRuns(store, RecordedIndexes(store, sdd / "svc" / "index"))
     return lambda: runs.replay(run_id, strict=True, expected=None)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.postgres_server import PostgresServer
 
 from bernstein_client.connection import Services
 
@@ -54,6 +55,14 @@ def project(tmp_path: Path) -> Iterator[Project]:
     yield made
     with made.services() as services:
         services.supervisor.ask({"do": "stop"})
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests of this process that want one."""
+    server = PostgresServer()
+    yield server
+    server.remove()
 
 
 @pytest.fixture

@@ -14,10 +14,17 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bernstein_cli.peer import PEER_VARIABLE, find_peer, peer_version
+from bernstein_cli.store_process import ask_store
 from bernstein_formats.errors import BernsteinError, Conflict
 from bernstein_runtime import VERSION
 from bernstein_runtime.channel import open_channel
-from bernstein_runtime.config import RecorderConfig, SignerConfig, SupervisorConfig, load_table
+from bernstein_runtime.config import (
+    RecorderConfig,
+    SignerConfig,
+    StoreConfig,
+    SupervisorConfig,
+    load_table,
+)
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.places import Places
 from bernstein_runtime.status import error_from
@@ -45,6 +52,7 @@ def checks(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:
     yield _peer(environ)
     yield from _folders(places)
     yield _configuration(places, environ)
+    yield _store(places, environ)
     yield _socket_length(places)
     answer = supervisor.ask({"do": "status"})
     yield _lock(places, answers=answer is not None)
@@ -82,6 +90,7 @@ def _configuration(places: Places, environ: Mapping[str, str]) -> Check:
         (SupervisorConfig, "supervisor"),
         (RecorderConfig, "recorder"),
         (SignerConfig, "signer"),
+        (StoreConfig, "store"),
     )
     try:
         for kind, name in tables:
@@ -89,6 +98,22 @@ def _configuration(places: Places, environ: Mapping[str, str]) -> Check:
     except BernsteinError as error:
         return Check("configuration", False, error.message, "correct that setting")
     return Check("configuration", True, "every setting is known")
+
+
+def _store(places: Places, environ: Mapping[str, str]) -> Check:
+    """Where evidence is kept; a database is looked at as services do."""
+    try:
+        if not load_table(StoreConfig, "store", places.state_dir, environ).url:
+            return Check("store", True, f"files in {places.sdd_dir}")
+        found = ask_store("check", places.sdd_dir, environ=environ)
+    except BernsteinError as error:
+        return Check("store", False, error.message, "services do not start until that is mended")
+    version, migration = found["server_version"], found["migration"]
+    return Check(
+        "store",
+        True,
+        f"{found['place']}, origin {found['origin']} (PostgreSQL {version}, migration {migration})",
+    )
 
 
 def _folders(places: Places) -> Iterator[Check]:

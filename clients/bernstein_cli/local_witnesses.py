@@ -28,6 +28,7 @@ from bernstein_formats.seal import Seal
 from bernstein_formats.spine_verify import verify_spine
 from bernstein_formats.testimony import RememberedSeals, Testimony, newest_seal
 from bernstein_runtime.origin import origin_of
+from bernstein_runtime.places import places_for
 from bernstein_runtime.regular_file import open_regular
 
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -90,9 +91,12 @@ class LocalWitnesses:
             run_id=run_id,
             seal=seal,
             has_seal_file=(self._sdd_dir / paths.seal_path(run_id)).exists(),
-            newest=newest_seal(self._small(paths.CHECKPOINT), origin_of(self._sdd_dir)),
+            newest=newest_seal(self._small(paths.CHECKPOINT), self._origin()),
             interim=self._small(paths.interim_seal_path(run_id)),
         ).tell(said)
+
+    def _origin(self) -> str:
+        return origin_of(places_for(self._sdd_dir, os.environ), os.environ)
 
     def _ask_spine(self, run_id: str, seal: Seal | None, said: Testimony) -> None:
         try:

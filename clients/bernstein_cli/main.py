@@ -67,6 +67,10 @@ COMMANDS = {
         "bernstein_cli.commands.services:services",
         "See, stop and check the background services.",
     ),
+    "admin": (
+        "bernstein_cli.commands.admin:admin",
+        "Look after the store: tables, whole runs in and out.",
+    ),
     "completions": (
         "bernstein_cli.commands.completions:completions",
         "Print the completion script of a shell.",

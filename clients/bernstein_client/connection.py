@@ -15,6 +15,7 @@ from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
 
 if TYPE_CHECKING:
+    from bernstein_client.copies import CopiesClient
     from bernstein_client.exchanges import ExchangesClient
     from bernstein_client.journal import JournalClient
     from bernstein_client.macs import MacsClient
@@ -42,6 +43,12 @@ class Services:
         from bernstein_client.journal import JournalClient  # noqa: PLC0415 - see above
 
         return JournalClient(self._connect("journal"))
+
+    @cached_property
+    def copies(self) -> "CopiesClient":
+        from bernstein_client.copies import CopiesClient  # noqa: PLC0415 - see above
+
+        return CopiesClient(self._connect("journal"))
 
     @cached_property
     def macs(self) -> "MacsClient":

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError, InvalidInput, LimitExceeded, StoreFailed
+from bernstein_runtime.regular_file import regular_files_below
 
 METADATA_BYTES_MAX = 1024 * 1024
 STATE_FOLDER = ".sdd"
@@ -45,6 +46,16 @@ class Source:
         except OSError as error:
             raise _unreadable(runs, error) from error
         return sorted(found)
+
+    def files_below(self, folder: str) -> list[str]:
+        """Names of the regular files in a folder and below, sorted; hidden ones are left out."""
+        top = self._inside(folder)
+        try:
+            return [f"{folder}/{name}" for name in regular_files_below(top)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unreadable(top, error) from error
 
     def look(self, name: str) -> Look | None:
         """None when there is no such file."""

@@ -38,6 +38,9 @@ class ChainHead:
     profile: Profile = Profile.PY_JSON
 
 
+START = ChainHead()
+
+
 def payload_hash(row: dict[str, JsonValue], event: str, profile: Profile) -> str:
     """Hash a row's members other than the envelope, together with its event type."""
     projected = {name: value for name, value in row.items() if name not in ENVELOPE_NAMES}

@@ -18,7 +18,13 @@ from bernstein_formats.canonical import (
     parse_to_write,
 )
 from bernstein_formats.errors import InvalidInput, RowMalformed
-from bernstein_formats.event_journal import ENVELOPE_NAMES, event_hash, payload_hash
+from bernstein_formats.event_journal import (
+    ENVELOPE_NAMES,
+    START,
+    ChainHead,
+    event_hash,
+    payload_hash,
+)
 from bernstein_formats.journal_reader import LineBlocks, Row, accepted_rows, is_blank, parse_row
 from bernstein_formats.journal_verdict import (
     MAX_LISTED,
@@ -57,9 +63,13 @@ def verify_journal(
     *,
     missing: bool = False,
     watch: Watch | None = None,
+    after: ChainHead = START,
 ) -> JournalVerification:
-    """Verify a journal given as chunks of any size; `missing` says that there is no file."""
-    walk = _Walk(watch)
+    """Verify a journal given as chunks of any size; `missing` says that there is no file.
+
+    `after` is where rows that were verified before end, when the chunks are what follows them.
+    """
+    walk = _Walk(watch, after)
     blocks = LineBlocks(chunks)
     for lines in blocks:
         walk.take(lines)
@@ -81,14 +91,14 @@ def _carefully(line: bytes, profile: Profile) -> tuple[Row, bytes]:
 class _Walk:
     """The state after some lines; its size does not depend on their number."""
 
-    def __init__(self, watch: Watch | None) -> None:
+    def __init__(self, watch: Watch | None, after: ChainHead) -> None:
         self._watch = watch
         self._line = 0  # physical, from 1 once a line is taken
-        self._profile: Profile | None = None
-        self._judge = judge(Profile.PY_JSON)
-        self._write = judged_bytes(Profile.PY_JSON)
+        self._profile = after.profile if after.index else None
+        self._judge = judge(after.profile)
+        self._write = judged_bytes(after.profile)
         self._event_texts: dict[str, bytes] = {}  # in canonical form, of the usual event types
-        self._head = ""
+        self._head = after.head_hash
         self._broken = False
         self._divergent_index: int | None = None
         self._divergent_line: int | None = None
@@ -99,7 +109,7 @@ class _Walk:
         self._discarded_count = 0
         self._findings: list[Finding] = []
         self._findings_count = 0
-        self.count = 0
+        self.count = after.index
         self.last_line_is_row = False
 
     def take(self, lines: Iterable[bytes]) -> None:

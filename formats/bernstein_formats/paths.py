@@ -10,13 +10,17 @@ from bernstein_formats.errors import InvalidInput
 
 RUNS_FOLDER = "runs"
 # The newest seal the journal has seen: a signer whose ledger does not reach it was put back.
-CHECKPOINT = "svc/checkpoint.json"  # What was accepted as lost, one object a line.
+CHECKPOINT = "svc/checkpoint.json"
+# What was accepted as lost, one object a line.
 LOSSES = "svc/losses.jsonl"
+LINEAGE_FOLDER = "lineage"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
 _NOT_IN_A_NAME = re.compile(r"[/\\]")
 _AGENT_ID_CHARACTERS_MAX = 64
+_FILE_NAME_MAX = 1024
+_FILE_PART_MAX = 255
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -45,6 +49,25 @@ def run_folder(run_id: str) -> str:
     """Name the folder of a run; InvalidInput if the id cannot be one, here and below."""
     check_run_id(run_id)
     return f"{RUNS_FOLDER}/{run_id}"
+
+
+def run_folders(run_id: str) -> tuple[str, str]:
+    """Name the folders that a run's files are in."""
+    return run_folder(run_id), f"{LINEAGE_FOLDER}/{run_id}"
+
+
+def check_run_file(run_id: str, name: str) -> None:
+    """Refuse a name that is none of a file of the run, or hidden: locks and temporary files are."""
+    for folder in run_folders(run_id):
+        below = name.removeprefix(f"{folder}/")
+        if below != name and len(name) <= _FILE_NAME_MAX and all(map(_is_part, below.split("/"))):
+            return
+    raise InvalidInput(f"{name!r} is no file of run {run_id}", run_id=run_id)
+
+
+def _is_part(part: str) -> bool:
+    fits = 1 <= len(part.encode()) <= _FILE_PART_MAX
+    return fits and part.isprintable() and part[0] != "." and "\\" not in part
 
 
 def journal_path(run_id: str) -> str:
@@ -129,19 +152,19 @@ def review_diff_path(run_id: str, task_id: str) -> str:
 def spine_path(run_id: str) -> str:
     """Name the lineage spine."""
     check_run_id(run_id)
-    return f"lineage/{run_id}/spine.jsonl"
+    return f"{LINEAGE_FOLDER}/{run_id}/spine.jsonl"
 
 
 def spine_head_path(run_id: str) -> str:
     """Name the file that holds the lineage spine's head."""
     check_run_id(run_id)
-    return f"lineage/{run_id}/spine.head"
+    return f"{LINEAGE_FOLDER}/{run_id}/spine.head"
 
 
 def spine_lock_path(run_id: str) -> str:
     """Name the lock that whoever appends to a spine holds, the peer too."""
     check_run_id(run_id)
-    return f"lineage/{run_id}/.spine.lock"
+    return f"{LINEAGE_FOLDER}/{run_id}/.spine.lock"
 
 
 def check_agent_id(agent_id: str) -> None:

@@ -62,7 +62,19 @@ class GatewayConfig:
     heartbeat_seconds: float = 15.0
 
 
-TABLES = ("gateway", "recorder", "signer", "supervisor")
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """`[store]`: without a URL evidence is kept in files; with one in PostgreSQL, under an origin
+    that is else made of host and project folder."""
+
+    url: str = ""
+    password_file: str = ""
+    origin: str = ""
+    connections_max: int = 16
+    statement_timeout_seconds: float = 30.0
+
+
+TABLES = ("gateway", "recorder", "signer", "store", "supervisor")
 
 
 def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[str, str]) -> Table:

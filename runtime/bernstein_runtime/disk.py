@@ -1,6 +1,7 @@
 """A failed system call on a file → our own error: what is wrong, where, and what to do."""
 
 import errno
+import os
 import re
 from pathlib import Path
 
@@ -41,3 +42,19 @@ def failed(path: Path, error: OSError) -> BernsteinError:
         )
     advice = ADVICE.get(error.errno or 0, _OTHERWISE)
     return StoreFailed(f"{path}: {error.strerror or error}; {advice}", path=path)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise StoreFailed where a folder, or the nearest that is there, cannot be written to."""
+    nearest = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise unwritable(nearest)
+
+
+def unwritable(path: Path) -> StoreFailed:
+    """The error for what a run needs, before it is begun."""
+    return StoreFailed(
+        f"{path} cannot be written, so that a run begun now could not be recorded and sealed;"
+        " see `bernstein services doctor`",
+        path=path,
+    )

@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from bernstein_formats.errors import StoreFailed
 
@@ -56,3 +56,19 @@ def read_named(path: Path) -> bytes:
         return read_regular(path)
     except OSError as error:
         raise StoreFailed(f"{path}: {error.strerror}; check its name", path=path) from error
+
+
+def regular_files_below(top: Path) -> list[str]:
+    """Ways from `top` to the files in it and below, sorted; links and hidden files are left out.
+
+    Raises OSError, also where there is no such folder.
+    """
+    found = []
+    for here, _, names in os.walk(top, onerror=_raise):
+        shown = [Path(here, name) for name in names if not name.startswith(".")]
+        found += [path for path in shown if stat.S_ISREG(path.lstat().st_mode)]
+    return sorted(str(path.relative_to(top)) for path in found)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error

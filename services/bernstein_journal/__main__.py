@@ -24,13 +24,14 @@ from bernstein_runtime.origin import origin_of
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.server import serve
 from bernstein_runtime.supervisor import Supervisor
-from bernstein_store.files import FileStore
+from bernstein_store.chosen import chosen_store
 
 
 def run(started: Started) -> None:
     """Until stopped or idle. Raises BernsteinError."""
     places = started.places
-    store, clock, origin = FileStore(places.sdd_dir), SystemClock(), origin_of(places.sdd_dir)
+    store, clock = chosen_store(places, started.environ), SystemClock()
+    origin = origin_of(places, started.environ)
 
     def signer() -> Signer:
         return resident_signer(places, Supervisor(places, started.environ), started.token)
@@ -39,16 +40,15 @@ def run(started: Started) -> None:
     sealer = Sealer(store, origin, signer, seal_key_file)
     macs = Macs(store, clock, signer)
     witnesses = Witnesses(store, origin, places.secrets_dir / "signer" / "ledger.jsonl", signer)
-    verifier = Verifier(store, places.sdd_dir, seal_key_file, witnesses)
+    verifier = Verifier(store, seal_key_file, witnesses)
     writer, verbatim = Writer(store, clock), VerbatimLogs(store)
     steps = StepJournals(store, clock)
-    watchers = Watchers(store, writer.stored_size)
-    writer.tell(watchers.wake)
+    watchers = Watchers(store)
     service = JournalService(
         places=places,
         store=store,
         writer=writer,
-        maker=RunMaker(store, clock, readiness(places, sealer.check_ledger)),
+        maker=RunMaker(store, clock, readiness(places, store, sealer.check_ledger)),
         verifier=verifier,
         sealer=sealer,
         spine_sealer=SpineSealer(store, clock, macs.pending),
@@ -77,6 +77,7 @@ def run(started: Started) -> None:
         macs.pending.stop()
         verbatim.close()
         steps.close()
+        store.close()
 
 
 def main() -> None:

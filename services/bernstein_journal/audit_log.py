@@ -13,7 +13,7 @@ from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.audit_files import AuditFiles
 from bernstein_journal.one_line import append_line, known_answer
 from bernstein_journal.signer import Signer
-from bernstein_store.store import Store
+from bernstein_store.store import Mark, Store
 
 
 class AuditLog:
@@ -39,7 +39,8 @@ class AuditLog:
             known = known_answer(self._store, name, request_id)
             if known is not None:
                 return known
+            size = self._store.size(name) or 0
             line = self._signer().make_audit_row(last_line, timestamp, fields)
             hmac = str(read_audit_row(line)["hmac"])
-            append_line(self._store, name, line, request_id, hmac)
+            append_line(self._store, name, line, Mark(request_id, size + len(line) + 1, hmac))
             return hmac

@@ -1,12 +1,14 @@
-"""The calls of JournalService that follow runs, repair them and let them go: unpack, call, pack."""
+"""The calls of JournalService for whole runs (follow, copy, repair, prune): unpack, call, pack."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_formats import paths
 from bernstein_formats.errors import InvalidInput
+from bernstein_journal.copies import Copies
 from bernstein_journal.losses import Losses
 from bernstein_journal.repair import Repairer
 from bernstein_journal.retention import Pruner, Reading
@@ -14,7 +16,8 @@ from bernstein_journal.runs import Runs
 from bernstein_journal.verification import Verifier
 from bernstein_journal.watchers import WatchedRows, Watchers, WatchPlace
 from bernstein_journal.writer import Writer
-from bernstein_runtime.places import Places
+from bernstein_runtime import limits
+from bernstein_store.store import Store
 
 LISTED_MAX = 1000
 REASON_CHARACTERS_MAX = 1000
@@ -28,7 +31,7 @@ LOG_NAMES = {
 class CareCalls(journal_pb2_grpc.JournalServiceServicer):
     """A part of the service; whoever inherits it sets what is declared here."""
 
-    _places: Places
+    _store: Store
     _runs: Runs
     _writer: Writer
     _verifier: Verifier
@@ -37,6 +40,7 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
     _pruner: Pruner
     _repairer: Repairer
     _losses: Losses
+    _copies: Copies
 
     def WatchRows(
         self, request: journal_pb2.WatchRowsRequest, context: grpc.ServicerContext
@@ -55,14 +59,14 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
             done = self._repairer.repair(run_id, seal, recover=request.recover)
         return journal_pb2.RepairRunResponse(
             run_id=run_id,
-            journal_path=self._located(paths.journal_path(run_id)),
+            journal_path=self._store.where(paths.journal_path(run_id)),
             repaired=done.repair.repaired,
             removed_lines=done.repair.removed_line_indices[:LISTED_MAX],
             row_count=done.repair.event_count,
             head_hash=done.repair.head,
             recovered_count=done.repair.recovered_count,
             added_newline=done.repair.adds_newline,
-            kept_path=self._located(done.kept) if done.kept else "",
+            kept_path=self._store.where(done.kept) if done.kept else "",
         )
 
     def PruneRuns(
@@ -86,8 +90,29 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
         lost = self._losses.accept(_log_name(request), request.text)
         return journal_pb2.AcceptLossResponse(lost=lost)
 
-    def _located(self, name: str) -> str:
-        return str(self._places.sdd_dir / name)
+    def ExportRun(
+        self, request: journal_pb2.ExportRunRequest, context: grpc.ServicerContext
+    ) -> Iterator[journal_pb2.ExportRunResponse]:
+        run_id = self._runs.resolve(request.run_id)
+        with self._reading.of(run_id):
+            for name, parts in self._copies.files(run_id):
+                yield journal_pb2.ExportRunResponse(name=name)
+                for part in parts:
+                    for start in range(0, len(part), limits.CHUNK_BYTES):
+                        piece = part[start : start + limits.CHUNK_BYTES]
+                        yield journal_pb2.ExportRunResponse(data=piece)
+
+    def ImportFile(
+        self,
+        request_iterator: Iterator[journal_pb2.ImportFileRequest],
+        context: grpc.ServicerContext,
+    ) -> journal_pb2.ImportFileResponse:
+        first = next(request_iterator, None)
+        if first is None:
+            raise InvalidInput("an empty stream names no file", field="name")
+        parts = (each.data for each in chain([first], request_iterator))
+        size, is_new = self._copies.take_in(first.run_id, first.name, parts)
+        return journal_pb2.ImportFileResponse(size_bytes=size, is_new=is_new)
 
 
 def _log_name(request: journal_pb2.AcceptLossRequest) -> str | None:

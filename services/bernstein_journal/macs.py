@@ -34,7 +34,7 @@ class Macs:
 
     def append_spine(self, run_id: str, fields: SpineFields, request_id: str) -> str | None:
         """The entry's hash; None while it waits. Time 0 is now."""
-        if run_id not in self._store.run_ids():
+        if not self._store.has_run(run_id):
             raise RunNotFound(f"there is no run {run_id}; create it first", run_id=run_id)
         now = int(self._clock.now_seconds() * 1_000_000) * 1000
         timed = fields if fields.timestamp else replace(fields, timestamp=now)

@@ -1,5 +1,6 @@
 """Appending one line to a log that is opened for it alone, once a request."""
 
+from bernstein_formats.errors import ForeignWriter
 from bernstein_store.store import Mark, Store
 
 
@@ -14,10 +15,20 @@ def known_answer(store: Store, name: str, request_id: str) -> str | None:
         log.close()
 
 
-def append_line(store: Store, name: str, line: bytes, request_id: str, answer: str) -> None:
-    """Have a line on stable storage, and its answer remembered."""
+def append_line(store: Store, name: str, line: bytes, mark: Mark) -> None:
+    """Have a line on stable storage, where its mark says that it ends, and the mark with it.
+
+    Raises ForeignWriter where more is there: the line was made to follow something else.
+    """
+    size = mark.size - len(line) - 1
     log = store.open_log(name)
     try:
-        log.append(line + b"\n", [Mark(request_id, log.size + len(line) + 1, answer)])
+        if log.size != size:
+            raise ForeignWriter(
+                f"{store.where(name)} has {log.size} bytes, and a line was to follow {size};"
+                " somebody else appended: try again",
+                path=name,
+            )
+        log.append(line + b"\n", [mark])
     finally:
         log.close()

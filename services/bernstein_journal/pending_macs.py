@@ -2,7 +2,8 @@
 
 While it cannot be reached rows queue up in one small file, replaced whole, and are appended in
 order when it is back. A spine or a log that cannot be continued holds up its own rows alone. The
-request id of a row is its own in the target too, so that a crash in between appends nothing twice.
+request id of a row is its own in the target too, so that a crash in between appends nothing twice,
+nor do two journals of one store, who share the file.
 """
 
 import json
@@ -27,6 +28,7 @@ from bernstein_journal.acknowledged_rows import AUDIT_TARGET
 from bernstein_store.store import Store
 
 QUEUE: Final = "svc/pending-macs.json"
+LOCK: Final = "svc/.pending-macs.lock"
 ROWS_MAX: Final = 10_000
 RETRY_SECONDS: Final = 5.0
 RETRY_SECONDS_MAX: Final = 60.0
@@ -76,41 +78,42 @@ class PendingMacs:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_away = False
-        self._rows = _loaded(store.get(QUEUE))
         with self._lock:
-            self._see_to_retries()
+            self._see_to_retries(self._rows())
 
     def append(self, row: WaitingRow) -> str | None:
         """The row's hash; None when it is kept for later. Raises what only the caller can mend."""
         with self._lock:
-            if any(each.request_id == row.request_id for each in self._rows):
+            rows = self._rows()
+            if any(each.request_id == row.request_id for each in rows):
                 return None
-            if not self._is_away and all(each.target != row.target for each in self._rows):
+            if not self._is_away and all(each.target != row.target for each in rows):
                 try:
                     return self._apply(row)
                 except SIGNER_AWAY as error:
                     log.warning("signer_away", error=error.message)
                     self._is_away = True
-            self._keep(row)
-            self._see_to_retries()
+            self._see_to_retries(self._kept(row))
             return None
 
     def waiting(self, target: str) -> int:
         """Rows that are kept for a spine (`SpineRow.target`) or the audit log."""
         with self._lock:
-            return sum(each.target == target for each in self._rows)
+            return sum(each.target == target for each in self._rows())
 
     def drain(self) -> None:
         """Append what can be appended, in order."""
         with self._lock:
             self._is_away = False
-            kept: list[WaitingRow] = []
-            for row in self._rows:
-                is_behind = self._is_away or any(each.target == row.target for each in kept)
-                if is_behind or not self._was_appended(row):
-                    kept.append(row)
-            if len(kept) != len(self._rows):
-                self._put(kept)
+            done, held_up = set[str](), set[str]()
+            for row in self._rows():
+                if self._is_away or row.target in held_up or not self._was_appended(row):
+                    held_up.add(row.target)
+                else:
+                    done.add(row.request_id)
+            if done:
+                with self._store.locked(LOCK):
+                    self._put([row for row in self._rows() if row.request_id not in done])
 
     def stop(self) -> None:
         """End the retries; what waits is on stable storage."""
@@ -129,10 +132,17 @@ class PendingMacs:
             return False
         return True
 
-    def _keep(self, row: WaitingRow) -> None:
-        if len(self._rows) >= ROWS_MAX:
-            raise QueueFull(f"{ROWS_MAX} rows wait for the signer already; see why it is away")
-        self._put([*self._rows, row])
+    def _rows(self) -> list[WaitingRow]:
+        return _loaded(self._store.get(QUEUE))
+
+    def _kept(self, row: WaitingRow) -> list[WaitingRow]:
+        """Keep a row behind those that wait; all of them."""
+        with self._store.locked(LOCK):
+            rows = self._rows()
+            if len(rows) >= ROWS_MAX:
+                raise QueueFull(f"{ROWS_MAX} rows wait for the signer already; see why it is away")
+            self._put([*rows, row])
+        return [*rows, row]
 
     def _put(self, rows: Sequence[WaitingRow]) -> None:
         members: list[JsonValue] = [
@@ -140,19 +150,21 @@ class PendingMacs:
             for row in rows
         ]
         self._store.put(QUEUE, spelled(members).encode() + b"\n")
-        self._rows = list(rows)
 
-    def _see_to_retries(self) -> None:
-        if self._rows and (self._thread is None or not self._thread.is_alive()):
+    def _see_to_retries(self, rows: Sequence[WaitingRow]) -> None:
+        if rows and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._retry, name="pending-macs", daemon=True)
             self._thread.start()
 
     def _retry(self) -> None:
         pause = RETRY_SECONDS
         while not self._stopped.wait(pause):
-            self.drain()
-            if not self._rows:
-                return
+            try:
+                self.drain()
+                if not self._rows():
+                    return
+            except BernsteinError as error:
+                log.warning("rows_wait", reason=error.reason, error=error.message)
             pause = min(2 * pause, RETRY_SECONDS_MAX)
 
 

@@ -14,7 +14,7 @@ from bernstein_formats.errors import (
     RunNotFound,
     RunSealed,
 )
-from bernstein_formats.event_journal import ChainHead, next_row
+from bernstein_formats.event_journal import START, ChainHead, next_row
 from bernstein_formats.journal_verify import Finding, JournalVerification, verify_journal
 from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.sealing import was_sealed
@@ -70,22 +70,23 @@ class RunLog:
 
     def __init__(self, store: Store, run_id: str, clock: Clock) -> None:
         """Raises RunNotFound, and JournalError when the chain cannot be continued (fail closed)."""
-        if run_id not in store.run_ids():
+        if not store.has_run(run_id):
             raise RunNotFound(
                 f"there is no run {run_id}; see `bernstein replay list`", run_id=run_id
             )
-        if was_sealed(store, run_id):
-            raise RunSealed(f"run {run_id} is finished and sealed; start a new one", run_id=run_id)
+        self._store = store
+        self._name = paths.journal_path(run_id)
+        self.run_id = run_id
+        self._check_unsealed()
         if store.size(paths.incomplete_path(run_id)) is None:
             # Before the first row: nothing could be written any more should the disk become full.
             store.put(paths.incomplete_path(run_id), INCOMPLETE)
-        self.run_id = run_id
         self._clock = clock
         self._began: float | None = None
-        self._log: Log = store.open_log(paths.journal_path(run_id))
+        self._log: Log = store.open_log(self._name)
         try:
-            AcknowledgedRows(store).check(paths.journal_path(run_id))
-            self._head = _continued(run_id, verify_journal(store.read(paths.journal_path(run_id))))
+            AcknowledgedRows(store).check(self._name)
+            self._head = self._walked(0, START)
         except BernsteinError:
             self._log.close()
             raise
@@ -97,6 +98,10 @@ class RunLog:
     def size(self) -> int:
         """Bytes on stable storage."""
         return self._log.size
+
+    def is_at(self, request: Append) -> bool:
+        """Whether the run ends where the request believes, as far as we know."""
+        return request.expected_head in {None, self._head.head_hash}
 
     def begin_batch(self) -> Batch:
         """An empty batch behind what is stored."""
@@ -143,8 +148,30 @@ class RunLog:
         while len(self._answers) > REQUESTS_REMEMBERED_MAX:
             self._answers.pop(next(iter(self._answers)))
 
+    def catch_up(self) -> None:
+        """Go to where other journals have brought the run: their rows, verified, and answers.
+
+        Raises ForeignWriter where no other journal appended, RunSealed, JournalError.
+        """
+        self._check_unsealed()
+        start = self._log.size
+        marks = self._log.catch_up()
+        self._head = self._walked(start, self._head)
+        self._answers.update((mark.request_id, Appended.from_text(mark.answer)) for mark in marks)
+
     def close(self) -> None:
         self._log.close()
+
+    def _check_unsealed(self) -> None:
+        if was_sealed(self._store, self.run_id):
+            raise RunSealed(
+                f"run {self.run_id} is finished and sealed; start a new one", run_id=self.run_id
+            )
+
+    def _walked(self, start: int, head: ChainHead) -> ChainHead:
+        """The head after the stored rows that follow `head`. Raises JournalError."""
+        stored = self._store.read(self._name, start, self._log.size)
+        return _continued(self.run_id, verify_journal(stored, after=head))
 
     def _same_request(self, request: Append, known: Appended) -> Appended:
         if len(request.events) != known.row_count - known.first_index:

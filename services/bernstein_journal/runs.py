@@ -34,7 +34,7 @@ class Runs:
 
     def resolve(self, run_id: str) -> str:
         """The run that is meant, never a link to it. Raises RunNotFound."""
-        if run_id == LATEST and LATEST not in self._store.run_ids():
+        if run_id == LATEST and not self._store.has_run(LATEST):
             newest = latest(self.newest_first())
             if newest is None:
                 raise RunNotFound("there is no run yet; record one with `bernstein run PLAN`")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bernstein_formats import paths
-from bernstein_formats.errors import LedgerRefused
+from bernstein_formats.errors import ForeignWriter, LedgerRefused, Unavailable
 from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, parse_seal
 from bernstein_formats.testimony import newest_seal
@@ -12,6 +12,8 @@ from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.signer import Signer
 from bernstein_runtime.regular_file import read_regular
 from bernstein_store.store import Store
+
+TRIES_MAX = 8
 
 
 def is_incomplete(store: Store, run_id: str) -> bool:
@@ -64,11 +66,23 @@ class Sealer:
         if stored is not None:
             self._store.remove(paths.incomplete_path(run_id))
             return parse_seal(stored)
-        seal_json = self.seal(run_id, self._store.size(paths.journal_path(run_id)) or 0)
-        self._store.put(name, seal_json)
+        seal_json = self._sealed_whole(run_id, name)
         self._store.put(paths.interim_seal_path(run_id), b"")
         self._store.remove(paths.incomplete_path(run_id))
         return parse_seal(seal_json)
+
+    def _sealed_whole(self, run_id: str, name: str) -> bytes:
+        """The seal over all of the journal, stored as its end."""
+        journal_name = paths.journal_path(run_id)
+        for _ in range(TRIES_MAX):
+            size = self._store.size(journal_name) or 0
+            seal_json = self.seal(run_id, size)
+            try:
+                self._store.end_log(journal_name, size, name, seal_json)
+            except ForeignWriter:
+                continue  # rows came by another journal meanwhile; the run ends with them
+            return seal_json
+        raise Unavailable(f"rows are appended to run {run_id} all the time; try again")
 
     def seal_for_receipt(self, run_id: str, size: int) -> bytes:
         """Likewise, but the run goes on if it is not finished: such a seal is kept apart."""

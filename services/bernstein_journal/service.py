@@ -16,6 +16,7 @@ from bernstein_formats.journal_verify import rebuild_state
 from bernstein_formats.run_choice import LATEST
 from bernstein_formats.session_journal import parse_step
 from bernstein_journal.care_service import CareCalls
+from bernstein_journal.copies import Copies
 from bernstein_journal.creation import RunMaker
 from bernstein_journal.losses import Losses
 from bernstein_journal.mac_service import MacCalls
@@ -88,6 +89,7 @@ class JournalService(MacCalls, CareCalls):
         self._pruner = Pruner(store, self._runs, self._reading, verifier.is_as_sealed)
         self._repairer = Repairer(store)
         self._losses = losses
+        self._copies = Copies(store)
 
     def CreateRun(
         self, request: journal_pb2.CreateRunRequest, context: grpc.ServicerContext
@@ -290,7 +292,7 @@ class JournalService(MacCalls, CareCalls):
             name = paths.receipt_path(run_id)
             self._store.put_parts(name, receipt.parts)
             self._store.put(paths.receipt_cose_path(run_id), receipt.cose)
-            path = str(self._places.sdd_dir / name)
+            path = self._store.where(name)
         yield journal_pb2.BuildReceiptResponse(
             summary=journal_pb2.ReceiptSummary(
                 run_id=run_id,
@@ -321,7 +323,7 @@ class JournalService(MacCalls, CareCalls):
         return paths.journal_path(self._runs.resolve(run_id))
 
     def _packed(self, facts: RunFacts) -> journal_pb2.Run:
-        located = self._located(paths.journal_path(facts.run_id))
+        located = self._store.where(paths.journal_path(facts.run_id))
         return journal_pb2.Run(journal_path=located, **asdict(facts))
 
 

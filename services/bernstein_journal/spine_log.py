@@ -10,7 +10,7 @@ from bernstein_formats.spine import SpineFields, SpineWalk, embedded_entry
 from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.one_line import append_line, known_answer
 from bernstein_journal.signer import Signer
-from bernstein_store.store import Store
+from bernstein_store.store import Mark, Store
 
 
 class SpineLogs:
@@ -37,18 +37,20 @@ class SpineLogs:
             known = known_answer(self._store, name, request_id)
             if known is not None:
                 return known
-            last_line, count, head = self._end(run_id)
+            size = self._store.size(name) or 0
+            last_line, count, head = self._end(run_id, size)
             made = self._signer().make_spine_row(last_line, count, fields)
             walk = SpineWalk()
             walk.head = head
             walk.add(embedded_entry(read_object(made.line)))
-            append_line(self._store, name, made.line, request_id, walk.head)
+            mark = Mark(request_id, size + len(made.line) + 1, walk.head)
+            append_line(self._store, name, made.line, mark)
             self._store.put(paths.spine_head_path(run_id), made.head_json)
             return walk.head
 
-    def _end(self, run_id: str) -> tuple[bytes, int, str]:
+    def _end(self, run_id: str, size: int) -> tuple[bytes, int, str]:
         """Last line, number of rows, head. JournalError where the spine can't be continued."""
-        blocks = LineBlocks(self._store.read(paths.spine_path(run_id)))
+        blocks = LineBlocks(self._store.read(paths.spine_path(run_id), 0, size))
         walk, last_line = SpineWalk(), b""
         try:
             for block in blocks:

@@ -106,6 +106,12 @@ class StepLog:
             self._answers.pop(next(iter(self._answers)))
         return answer
 
+    def is_current(self) -> bool:
+        """Whether no other journal appended since. Raises ForeignWriter for anybody else."""
+        size = self._log.size
+        self._log.catch_up()
+        return self._log.size == size
+
     def close(self) -> None:
         self._log.close()
 

@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bernstein_formats import paths
-from bernstein_formats.errors import BernsteinError, DiskFull, InvalidInput, NotFound, RunExists
+from bernstein_formats.errors import (
+    BernsteinError,
+    DiskFull,
+    ForeignWriter,
+    InvalidInput,
+    NotFound,
+    RunExists,
+)
 from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.step_log import AppendedSteps, AppendSteps, StepLog
 from bernstein_runtime.clock import Clock
@@ -49,12 +56,14 @@ class StepJournals:
         paths.check_agent_id(request.agent_id)
         with self._session(request.agent_id) as session:
             try:
-                return self._append(session, request)
+                while (appended := self._append(session, request)) is None:
+                    session.close()
             except BernsteinError as error:
                 if not isinstance(error, DiskFull | InvalidInput):
                     # What changed under us is looked at again when the next step comes.
                     session.close()
                 raise
+            return appended
 
     def read(self, agent_id: str, start_offset: int = 0) -> Iterator[bytes]:
         """The stored bytes as they are. Raises NotFound, and RowsMissing where steps are gone."""
@@ -70,7 +79,10 @@ class StepJournals:
         for session in self._sessions.values():
             session.close()
 
-    def _append(self, session: _Session, request: AppendSteps) -> AppendedSteps:
+    def _append(self, session: _Session, request: AppendSteps) -> AppendedSteps | None:
+        """None when another journal was faster: the log is to be opened again."""
+        if session.log is not None and not session.log.is_current():
+            return None
         if session.log is None:
             if not request.start:
                 self._check_resumable(request.agent_id)
@@ -79,7 +91,12 @@ class StepJournals:
         if known is not None:
             return known
         _check_start(request, session.log)
-        return session.log.append(request)
+        try:
+            return session.log.append(request)
+        except ForeignWriter:
+            if session.log.is_current():
+                raise
+            return None
 
     @contextmanager
     def _session(self, agent_id: str) -> Iterator[_Session]:

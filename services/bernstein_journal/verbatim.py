@@ -6,6 +6,7 @@ from collections import OrderedDict
 from bernstein_formats import paths
 from bernstein_formats.errors import (
     BernsteinError,
+    ForeignWriter,
     HeadMoved,
     LimitExceeded,
     RunNotFound,
@@ -25,7 +26,7 @@ class VerbatimLogs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._open: OrderedDict[str, Log] = OrderedDict()
 
     def append(self, run_id: str, name: str, start_offset: int, data: bytes) -> int:
@@ -37,7 +38,7 @@ class VerbatimLogs:
             raise LimitExceeded(
                 f"{len(data)} bytes; a request takes at most {limits.PIECE_BYTES_MAX}"
             )
-        if run_id not in self._store.run_ids():
+        if not self._store.has_run(run_id):
             raise RunNotFound(f"there is no run {run_id}; create it first", run_id=run_id)
         with self._lock:
             stored = self._store.size(name) or 0
@@ -46,14 +47,16 @@ class VerbatimLogs:
             if self._store.size(paths.seal_path(run_id)) is not None:
                 raise RunSealed(f"run {run_id} is finished and sealed here", run_id=run_id)
             log = self._log(name)
+            log.catch_up()
             if start_offset != log.size:
                 raise HeadMoved(
                     f"{name} has {log.size} bytes and these were to follow {start_offset}; "
                     "the source was changed, or another importer is at work",
                     size_bytes=log.size,
                 )
-            self._append(name, log, data)
-            return log.size
+            if self._appended(name, log, data):
+                return log.size
+            return self.append(run_id, name, start_offset, data)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -74,9 +77,17 @@ class VerbatimLogs:
             self._open.popitem(last=False)[1].close()
         return self._open[name]
 
-    def _append(self, name: str, log: Log, data: bytes) -> None:
+    def _appended(self, name: str, log: Log, data: bytes) -> bool:
+        """Whether it could be; not, when another journal brought the log further meanwhile."""
         try:
             log.append(data, [])
+        except ForeignWriter:
+            size = log.size
+            log.catch_up()
+            if log.size == size:
+                raise
+            return False
         except BernsteinError:
             self._open.pop(name).close()
             raise
+        return True

@@ -42,11 +42,8 @@ class RunVerification:
 class Verifier:
     """Verifies where the files are; safe for any number of threads."""
 
-    def __init__(
-        self, store: Store, sdd_dir: Path, seal_key_file: Path, witnesses: Witnesses
-    ) -> None:
+    def __init__(self, store: Store, seal_key_file: Path, witnesses: Witnesses) -> None:
         self._store = store
-        self._sdd_dir = sdd_dir
         self._seal_key_file = seal_key_file
         self._witnesses = witnesses
 
@@ -113,4 +110,4 @@ class Verifier:
             self._store.put(name, report)
         except BernsteinError:
             return ""  # a verdict does not depend on where it can be written; no path says so
-        return str(self._sdd_dir / name)
+        return self._store.where(name)

@@ -13,8 +13,6 @@ from bernstein_formats.journal_repair import physical_lines
 from bernstein_runtime import limits
 from bernstein_store.store import Store
 
-# How soon rows are seen that another program wrote, and how soon a caller that left is noticed.
-POLL_SECONDS = 0.5
 # What is sent at once, and the largest row that a message can carry.
 ROWS_BYTES = 256 * 1024
 ROW_BYTES_MAX = limits.MESSAGE_BYTES_MAX - 64 * 1024
@@ -39,16 +37,19 @@ class WatchPlace:
 class Watchers:
     """Safe for any number of threads; each `watch` is one of them."""
 
-    def __init__(self, store: Store, stored_size: Callable[[str], int]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._stored_size = stored_size
         self._lock = threading.Lock()
         self._waiting: defaultdict[str, set[threading.Event]] = defaultdict(set)
         self._count = 0
         self._stopped = False
+        # Also how soon a caller that left is noticed.
+        self._poll_seconds = store.tell(self.wake)
 
-    def wake(self, run_id: str) -> None:
-        """There are new rows."""
+    def wake(self, name: str) -> None:
+        """A file was changed."""
+        folder, _, _ = name.rpartition("/")
+        run_id = folder.removeprefix(f"{paths.RUNS_FOLDER}/")
         with self._lock:
             for event in self._waiting.get(run_id, ()):
                 event.set()
@@ -71,13 +72,13 @@ class Watchers:
         """
         with self._registered(run_id) as woken:
             rows = _Rows(self._store, run_id)
-            rows.skip_to(start_index, self._stored_size(run_id))
+            rows.skip_to(start_index, self._store.stored_size(paths.journal_path(run_id)))
             yield WatchPlace(start_index, self._is_sealed(run_id))
             told = -1
             while is_wanted():
                 woken.clear()
                 is_sealed = self._is_sealed(run_id)
-                yield from rows.read(self._stored_size(run_id))
+                yield from rows.read(self._store.stored_size(paths.journal_path(run_id)))
                 if rows.next_index != told or is_sealed:
                     told = rows.next_index
                     yield WatchPlace(told, is_sealed)
@@ -85,7 +86,7 @@ class Watchers:
                     return
                 if self._stopped:
                     raise Unavailable("the journal is stopping; ask again from the last row")
-                woken.wait(POLL_SECONDS)
+                woken.wait(self._poll_seconds)
 
     @contextmanager
     def _registered(self, run_id: str) -> Iterator[threading.Event]:

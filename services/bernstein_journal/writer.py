@@ -6,13 +6,19 @@ Requests that arrive while a sync is under way make the next batch: it grows wit
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bernstein_formats import paths
-from bernstein_formats.errors import BernsteinError, DiskFull, QueueFull, RunSealed, Unavailable
+from bernstein_formats.errors import (
+    BernsteinError,
+    DiskFull,
+    ForeignWriter,
+    QueueFull,
+    RunSealed,
+    Unavailable,
+)
 from bernstein_journal.run_log import Append, Appended, Batch, RunLog
 from bernstein_runtime import limits
 from bernstein_runtime.clock import Clock
@@ -20,8 +26,8 @@ from bernstein_store.store import Store
 
 OPEN_RUNS_MAX = 64
 SYNCING_THREADS = 8
-
-Settled = list[tuple["Future[Appended]", Appended]]
+# How often other journals may be faster with the same run before a client is told to wait.
+TRIES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +46,15 @@ class _Pending:
     answer: "Future[Appended]"
 
 
+Settled = list[tuple[_Pending, Appended]]
+
+
 class Writer:
     """Appends to any number of runs. `append` blocks until the rows are on stable storage."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._on_stored: Callable[[str], None] = lambda _: None
         self._queue: queue.Queue[_Pending | _Close | None] = queue.Queue(limits.QUEUED_BATCHES_MAX)
         self._open: OrderedDict[str, RunLog] = OrderedDict()
         # Runs that are being finished: nothing may be appended behind what is sealed.
@@ -66,17 +74,6 @@ class Writer:
         except queue.Full:
             raise QueueFull("too many appends are waiting; try again") from None
         return answer.result()
-
-    def tell(self, on_stored: Callable[[str], None]) -> None:
-        """Have `on_stored` hear the id of each run that has new rows; it must not block."""
-        self._on_stored = on_stored
-
-    def stored_size(self, run_id: str) -> int:
-        """Size of a run's journal without what is not on stable storage yet."""
-        # In this order: what is in the file before the log is looked at is in an open log, too.
-        size = self._store.size(paths.journal_path(run_id)) or 0
-        log = self._open.get(run_id)
-        return size if log is None else min(size, log.size)
 
     @contextmanager
     def finishing(self, run_id: str) -> Iterator[None]:
@@ -138,34 +135,37 @@ class Writer:
             self._close(next(iter(self._open)))
 
     def _make(
-        self, run_id: str, pendings: Iterable[_Pending]
+        self, run_id: str, pendings: Sequence[_Pending]
     ) -> tuple[RunLog, Batch, Settled] | None:
         try:
             log = self._run_log(run_id)
+            if not all(log.is_at(pending.request) for pending in pendings):
+                log.catch_up()
         except BernsteinError as error:
             for pending in pendings:
                 pending.answer.set_exception(error)
             return None
-        batch = log.begin_batch()
-        settled: Settled = []
-        for pending in pendings:
-            try:
-                settled.append((pending.answer, log.add(batch, pending.request)))
-            except BernsteinError as error:
-                pending.answer.set_exception(error)
-        return log, batch, settled
+        return log, *_added(log, pendings)
 
     def _finish(self, log: RunLog, batch: Batch, settled: Settled) -> tuple[RunLog, bool]:
         """Store and answer; a log that failed for more than want of space is not used again."""
         try:
-            log.store(batch)
+            for _ in range(TRIES_MAX):
+                try:
+                    log.store(batch)
+                except ForeignWriter:
+                    log.catch_up()
+                    batch, settled = _added(log, [pending for pending, _ in settled])
+                else:
+                    break
+            else:
+                raise QueueFull(f"too many journals append to run {log.run_id}; try again")
         except BernsteinError as error:
-            for answer, _ in settled:
-                answer.set_exception(error)
+            for pending, _ in settled:
+                pending.answer.set_exception(error)
             return log, isinstance(error, DiskFull)
-        for answer, appended in settled:
-            answer.set_result(appended)
-        self._on_stored(log.run_id)
+        for pending, appended in settled:
+            pending.answer.set_result(appended)
         return log, True
 
     def _run_log(self, run_id: str) -> RunLog:
@@ -180,3 +180,15 @@ class Writer:
         log = self._open.pop(run_id, None)
         if log is not None:
             log.close()
+
+
+def _added(log: RunLog, pendings: Sequence[_Pending]) -> tuple[Batch, Settled]:
+    """The rows of those requests that can be granted; the others are answered."""
+    batch = log.begin_batch()
+    settled: Settled = []
+    for pending in pendings:
+        try:
+            settled.append((pending, log.add(batch, pending.request)))
+        except BernsteinError as error:
+            pending.answer.set_exception(error)
+    return batch, settled

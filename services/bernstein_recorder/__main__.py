@@ -17,6 +17,7 @@ from bernstein_runtime.places import make_secrets
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.protection import hide
 from bernstein_runtime.server import serve
+from bernstein_store.chosen import chosen_store
 from bernstein_store.files import FileStore
 
 
@@ -25,10 +26,10 @@ def run(started: Started) -> None:
     hide()  # sessions bring the providers' keys
     places, clock = started.places, SystemClock()
     config = load_table(RecorderConfig, "recorder", places.state_dir, started.environ)
-    store = FileStore(places.sdd_dir)
+    store = chosen_store(places, started.environ)
     indexes = RecordedIndexes(store, places.state_dir / "index")
     sessions = Sessions(
-        RecordedRuns(store, indexes, str(places.sdd_dir)),
+        RecordedRuns(store, indexes),
         Recordings(store, clock),
         Providers(config, clock),
         KeptAnswers(store, clock),
@@ -44,6 +45,7 @@ def run(started: Started) -> None:
     def finish() -> None:
         sessions.finish()
         exchanges.close()
+        store.close()
 
     serve(started.listener(), register, busy=sessions.busy, finish=finish)
 

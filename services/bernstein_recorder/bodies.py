@@ -122,6 +122,12 @@ class Bodies:
         """Whether the file is still what was opened, and nobody else changed it."""
         return self._facts == self._facts_now()
 
+    def is_shared(self) -> bool:
+        """After a ForeignWriter: whether it was another recorder of this store; else raises it."""
+        if self._log is not None:
+            self._log.catch_up()
+        return True
+
     def close(self) -> None:
         """Let go of the file."""
         if self._log is not None:

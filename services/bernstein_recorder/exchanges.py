@@ -6,10 +6,11 @@ Rules: docs/formats/llm-http.md, sections 1 and 4.
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from bernstein_formats.errors import (
     BernsteinError,
+    ForeignWriter,
     InvalidInput,
     ReplayRecordingMissingError,
     RequestIdReused,
@@ -29,7 +30,21 @@ class _Open:
     def __init__(self, store: Store, name: str) -> None:
         self.log: Log = store.open_log(name)
         # Request id → digest of what it appended.
-        self.done = {mark.request_id: mark.answer for mark in self.log.marks}
+        self.done: dict[str, str] = {}
+        self.note(self.log.marks)
+
+    def note(self, marks: Iterable[Mark]) -> None:
+        self.done.update((mark.request_id, mark.answer) for mark in marks)
+
+    def has(self, run_id: str, request_id: str, digest: str) -> bool:
+        """Whether the request appended these rows. Raises RequestIdReused for others."""
+        if self.done.get(request_id, digest) != digest:
+            raise RequestIdReused(
+                f"request id {request_id} appended other exchanges to run {run_id}; make"
+                " a new one for each message",
+                request_id=request_id,
+            )
+        return request_id in self.done
 
 
 class Exchanges:
@@ -54,17 +69,11 @@ class Exchanges:
         digest = hashlib.sha256(data).hexdigest()
         with self._lock:
             opened = self._opened(run_id)
-            if request_id in opened.done:
-                if opened.done[request_id] != digest:
-                    raise RequestIdReused(
-                        f"request id {request_id} appended other exchanges to run {run_id}; make"
-                        " a new one for each message",
-                        request_id=request_id,
-                    )
-                return opened.log.size
-            self._keep(run_id, dict(bodies), exchanges)
-            self._write(run_id, opened, data, Mark(request_id, opened.log.size + len(data), digest))
-            opened.done[request_id] = digest
+            if not opened.has(run_id, request_id, digest):
+                self._keep(run_id, dict(bodies), exchanges)
+            while not opened.has(run_id, request_id, digest):
+                mark = Mark(request_id, opened.log.size + len(data), digest)
+                self._write(run_id, opened, data, mark)
             return opened.log.size
 
     def read(self, run_id: str) -> Iterator[bytes]:
@@ -144,10 +153,12 @@ class Exchanges:
         stored = self._bodies_of(run_id, is_private=is_private)
         try:
             stored.add(bodies)
-        except BernsteinError:
+        except BernsteinError as error:
             # Nobody knows the file now: whoever comes next opens it anew.
             self._bodies.pop((run_id, is_private)).close()
-            raise
+            if not (isinstance(error, ForeignWriter) and stored.is_shared()):
+                raise
+            self._add(run_id, bodies, is_private=is_private)
 
     def _opened(self, run_id: str) -> _Open:
         found = self._open.get(run_id)
@@ -174,8 +185,17 @@ class Exchanges:
         return found
 
     def _write(self, run_id: str, opened: _Open, data: bytes, mark: Mark) -> None:
+        """Append rows, or learn what another recorder appended meanwhile."""
         try:
-            opened.log.append(data, [mark])
+            try:
+                opened.log.append(data, [mark])
+            except ForeignWriter:
+                size = opened.log.size
+                opened.note(opened.log.catch_up())
+                if opened.log.size == size:
+                    raise
+            else:
+                opened.note([mark])
         except BernsteinError:
             # Likewise.
             self._open.pop(run_id).log.close()

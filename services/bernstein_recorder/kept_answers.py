@@ -119,7 +119,13 @@ class _Answers:
             if self._log is None:
                 self._log = self._store.open_log(self._name)
             start = self._log.size
-            self._log.append(line, [])
+            try:
+                self._log.append(line, [])
+            except BernsteinError:
+                # Opened and indexed anew at the next use: other recorders may have appended.
+                self._log.close()
+                self._log = self._places = None
+                raise
             places[digest] = (start, len(line))
 
     def newest(self) -> Iterator[StoredAnswer]:

@@ -20,15 +20,13 @@ log = structlog.get_logger()
 class RecordedRuns:
     """Opens recordings of finished runs for reading; makes nothing but index files."""
 
-    def __init__(self, store: Store, indexes: RecordedIndexes, sdd_dir: str) -> None:
-        """`sdd_dir` is for texts that people read."""
+    def __init__(self, store: Store, indexes: RecordedIndexes) -> None:
         self._store = store
         self._indexes = indexes
-        self._sdd_dir = sdd_dir
 
     def folder(self, run_id: str) -> str:
         """The run's folder, for people."""
-        return f"{self._sdd_dir}/{run_folder(run_id)}"
+        return self._store.where(run_folder(run_id))
 
     def summary(self, run_id: str) -> Summary:
         """Count, size and digest, from the bytes. Raises ReplayRecordingMissingError."""
@@ -86,7 +84,7 @@ class RecordedRuns:
         return read
 
     def _path(self, run_id: str) -> str:
-        return f"{self._sdd_dir}/{llm_calls_path(run_id)}"
+        return self._store.where(llm_calls_path(run_id))
 
     def _missing(self, run_id: str) -> ReplayRecordingMissingError:
         path = self._path(run_id)

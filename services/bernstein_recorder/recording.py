@@ -11,9 +11,11 @@ from bernstein_formats.errors import (
     BernsteinError,
     CacheModeError,
     DiskFull,
+    ForeignWriter,
     HeadMoved,
     RequestIdReused,
     RowMalformed,
+    Unavailable,
 )
 from bernstein_formats.llm_calls import (
     Caller,
@@ -118,6 +120,8 @@ def _call_in(line: bytes) -> dict[str, JsonValue] | None:
 class _Waiting:
     data: bytes
     request_id: str
+    # Where it has to go, when that is told; else behind whatever is there.
+    start: int | None = None
     failure: BernsteinError | None = None
     done: bool = False
 
@@ -156,8 +160,7 @@ class Recording:
         self._log: Log = store.open_log(self._name)
         self._queue = _Queue()
         self._tally = Tally()
-        for chunk in store.read(self._name, 0, self._log.size):
-            self._tally.feed(chunk)
+        self._feed(0)
 
     def check_appendable(self) -> None:
         """Refuse to go on after a failure, and behind a cut line: the next row would be glued to
@@ -176,6 +179,7 @@ class Recording:
     def claim(self, mode: RuntimeMode | None) -> None:
         """Write calls of this mode from now on. Raises CacheModeError where it holds another's."""
         with self._queue.writing:
+            self._catch_up()
             wanted = mode.value if mode else ""
             self._check_one_mode(self._tally.modes | {wanted})
             self._claimed = wanted
@@ -183,11 +187,13 @@ class Recording:
     def summary(self) -> Summary:
         """The recording as acknowledged."""
         with self._queue.writing:
+            self._catch_up()
             return self._tally.summary()
 
     def answered(self, call: CallRequest, caller: Caller) -> dict[str, JsonValue] | None:
         """The row of this request id, when it was recorded before. Raises RequestIdReused."""
         with self._queue.writing:
+            self._catch_up()
             place = self._tally.rows.get(caller.request_id)
         if place is None:
             return None
@@ -223,12 +229,13 @@ class Recording:
         CacheModeError for calls of a mode that the recording is not of."""
         with self._queue.writing:
             self._write(self._queue.take())
+            self._catch_up()
             size = self._log.size
             if start_offset != size:
                 self._check_is_there(data, start_offset, size)
                 return size
             self._check_one_mode(self._tally.modes_with(data))
-            entry = _Waiting(data, f"append-{start_offset}")
+            entry = _Waiting(data, f"append-{start_offset}", start_offset)
             self._write([entry])
             if entry.failure is not None:
                 raise entry.failure
@@ -258,7 +265,10 @@ class Recording:
         inside = start >= 0 and end <= size
         if inside and b"".join(self._store.read(self._name, start, end)) == data:
             return
-        raise HeadMoved(
+        raise self._moved(size, start)
+
+    def _moved(self, size: int, start: int | None) -> HeadMoved:
+        return HeadMoved(
             f"{self._name} has {size} bytes, not {start}; go on from there, or import into a run"
             " that holds nothing else",
             path=self._name,
@@ -270,17 +280,53 @@ class Recording:
         if not entries:
             return
         try:
-            self._log.append(b"".join(entry.data for entry in entries), self._marks(entries))
+            self._append(entries)
         except BernsteinError as failure:
-            if not isinstance(failure, DiskFull):
+            # After these it is known, or can be looked up, what the file holds.
+            if not isinstance(failure, DiskFull | Unavailable):
                 self.failure = failure
             for entry in entries:
                 entry.failure = failure
+        for entry in entries:
+            entry.done = True
+
+    def _append(self, entries: Sequence[_Waiting]) -> None:
+        """Append them, behind what other recorders have appended meanwhile, if they may."""
+        try:
+            self._log.append(b"".join(entry.data for entry in entries), self._marks(entries))
+        except ForeignWriter:
+            size = self._log.size
+            self._catch_up()
+            if self._log.size == size:
+                raise
+            self._check_one_mode(self._tally.modes)
+            left = [entry for entry in entries if self._may_follow(entry)]
+            if left:
+                self._append(left)
         else:
             for entry in entries:
                 self._tally.feed(entry.data)
-        for entry in entries:
-            entry.done = True
+
+    def _may_follow(self, entry: _Waiting) -> bool:
+        """Whether an entry still goes behind what is there now; else it has failed."""
+        if entry.start not in {None, self._log.size}:
+            entry.failure = self._moved(self._log.size, entry.start)
+        elif entry.request_id in self._tally.rows:
+            entry.failure = Unavailable(
+                f"{self._name}: another recorder has recorded the call {entry.request_id};"
+                " ask again and get its answer"
+            )
+        return entry.failure is None
+
+    def _catch_up(self) -> None:
+        """Count what other recorders of this store appended. The caller holds `writing`."""
+        size = self._log.size
+        self._log.catch_up()
+        self._feed(size)
+
+    def _feed(self, start: int) -> None:
+        for chunk in self._store.read(self._name, start, self._log.size):
+            self._tally.feed(chunk)
 
     def _marks(self, entries: Sequence[_Waiting]) -> list[Mark]:
         size = self._log.size

@@ -36,12 +36,20 @@ log = structlog.get_logger()
 class FileLog:
     """See `bernstein_store.store.Log`."""
 
-    def __init__(self, path: Path, marks_path: Path, *, private: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        marks_path: Path,
+        *,
+        private: bool = False,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         """Open `path`, making it if need be. Raises RowsMissing when it is shorter than what was
-        acknowledged."""
+        acknowledged. `changed` is called after each append."""
         # Told to everybody who comes after it was noticed.
         self._foreign_writer: ForeignWriter | None = None
         self._path = path
+        self._changed = changed
         make_folder(path.parent)
         make_folder(marks_path.parent)
         is_new = not path.exists()
@@ -92,6 +100,12 @@ class FileLog:
             stop_for_good(self._path, error)
         self._confirm(end, marks[-1].answer)
         self._size = end
+        self._changed()
+
+    def catch_up(self) -> Sequence[Mark]:
+        if self._foreign_writer is not None:
+            raise self._foreign_writer
+        return []  # no other process of ours appends to a file
 
     def set_aside(self, start: int) -> str:
         if start < self._marks.acknowledged:

@@ -4,18 +4,21 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from bernstein_formats.acknowledged import MARKS_FOLDER, Acknowledged, marked_in, marks_path
-from bernstein_formats.errors import InvalidInput, RunExists, StoreFailed
-from bernstein_runtime.disk import failed
+from bernstein_formats.errors import ForeignWriter, InvalidInput, RunExists, StoreFailed
+from bernstein_runtime.disk import check_folder, failed
 from bernstein_runtime.lock import LockFile
-from bernstein_runtime.regular_file import NOT_REGULAR, open_regular
+from bernstein_runtime.regular_file import NOT_REGULAR, open_regular, regular_files_below
 from bernstein_store.durable import make_folder, remove_entries, replace, sync_folder
 from bernstein_store.file_log import FileLog, accept, acknowledged_in, fulfilled_marks, rewrite
 from bernstein_store.file_reader import FileReader
 from bernstein_store.store import LOCK_WAIT_SECONDS, Mark
 
 CHUNK_BYTES = 256 * 1024
+# How soon is seen what another program wrote.
+POLL_SECONDS = 0.5
 
 
 class FileStore:
@@ -23,6 +26,9 @@ class FileStore:
 
     def __init__(self, sdd_dir: Path) -> None:
         self._root = Path(os.path.realpath(sdd_dir))
+        # What is open for appending may hold bytes that are not synced yet.
+        self._open: WeakValueDictionary[str, FileLog] = WeakValueDictionary()
+        self._on_changed: Callable[[str], None] = lambda _: None
 
     def path(self, name: str) -> Path:
         """Where `name` is, links resolved. Raises InvalidInput when that is outside of its tree."""
@@ -35,7 +41,13 @@ class FileStore:
         return found
 
     def open_log(self, name: str, *, private: bool = False) -> FileLog:
-        return FileLog(self._own_path(name), self._marks_path(name), private=private)
+        opened = self._open[name] = FileLog(
+            self._own_path(name),
+            self._marks_path(name),
+            private=private,
+            changed=lambda: self._on_changed(name),
+        )
+        return opened
 
     def marks_of(self, name: str) -> Sequence[Mark]:
         return fulfilled_marks(self.path(name), self._marks_path(name))
@@ -51,6 +63,17 @@ class FileStore:
 
     def rewrite_log(self, name: str, parts: Callable[[], Iterator[bytes]]) -> None:
         rewrite(self._own_path(name), self._marks_path(name), parts)
+
+    def end_log(self, name: str, size: int, note: str, data: bytes) -> None:
+        # Nobody else appends to our files, and our own owner of the log looks for the note.
+        found = self.size(name)
+        if found != size:
+            raise ForeignWriter(
+                f"{self.path(name)} was to end with {size} bytes, and {found} are there;"
+                " find who else writes to it, and verify the run",
+                path=name,
+            )
+        self.put(note, data)
 
     def _own_path(self, name: str) -> Path:
         """Where `name` is written: two names for one file would let one run change another."""
@@ -96,6 +119,12 @@ class FileStore:
         facts = self._stat(name)
         return facts.st_size if facts else None
 
+    def stored_size(self, name: str) -> int:
+        # In this order: what is in the file before the log is looked at is in an open log, too.
+        size = self.size(name) or 0
+        log = self._open.get(name)
+        return size if log is None else min(size, log.size)
+
     def changed_at(self, name: str) -> float:
         facts = self._stat(name)
         return facts.st_mtime if facts else 0.0
@@ -109,7 +138,9 @@ class FileStore:
     def put_parts(self, name: str, parts: Iterator[bytes]) -> int:
         path = self._own_path(name)
         make_folder(path.parent)
-        return replace(path, parts)
+        size = replace(path, parts)
+        self._on_changed(name)
+        return size
 
     def remove(self, name: str) -> None:
         path = self._own_path(name)
@@ -131,6 +162,15 @@ class FileStore:
         except OSError as error:
             raise failed(path, error) from error
 
+    def names_below(self, folder: str) -> list[str]:
+        top = self.path(folder)
+        try:
+            return regular_files_below(top)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failed(top, error) from error
+
     def locked(self, name: str) -> LockFile:
         path = self.path(name)
         make_folder(path.parent)
@@ -145,6 +185,11 @@ class FileStore:
         except OSError as error:
             raise failed(runs, error) from error
         return [name for name in found if self._is_inside(runs, name)]
+
+    def has_run(self, run_id: str) -> bool:
+        runs = self._root / "runs"
+        is_name = run_id not in {"", ".", ".."} and "/" not in run_id and "\0" not in run_id
+        return is_name and (runs / run_id).is_dir() and self._is_inside(runs, run_id)
 
     def real_run(self, run_id: str) -> str:
         runs = self._root / "runs"
@@ -183,6 +228,19 @@ class FileStore:
             remove_entries(folder, keep, last)
         except OSError as error:
             raise failed(folder, error) from error
+
+    def tell(self, on_changed: Callable[[str], None]) -> float:
+        self._on_changed = on_changed
+        return POLL_SECONDS
+
+    def check(self) -> None:
+        check_folder(self._root / "runs")
+
+    def where(self, name: str) -> str:
+        return str(self._root / name)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _is_inside(self, runs: Path, name: str) -> bool:
         return Path(os.path.realpath(runs / name)).is_relative_to(os.path.realpath(runs))

@@ -29,7 +29,11 @@ class Mark:
 
 
 class Log(Protocol):
-    """An append-only file with one writer, open for appending."""
+    """An append-only file, open for appending.
+
+    Its content moves by appends that were compared with what is there: whoever is not at its end
+    any more gets ForeignWriter, and nothing is appended.
+    """
 
     @property
     def size(self) -> int:
@@ -46,7 +50,15 @@ class Log(Protocol):
 
         A crash may leave a part of `data` behind, never more; it is not there for anybody who
         reads, once the log is opened again. Raises DiskFull (nothing is appended), ForeignWriter
-        (another program changed the file), StoreFailed.
+        (nothing is appended: somebody else did, or the log has ended), StoreFailed, and Unavailable
+        when nobody knows whether the data is there: its marks tell.
+        """
+        ...
+
+    def catch_up(self) -> Sequence[Mark]:
+        """Go to where other processes of this store have brought the log; the marks on that way.
+
+        Raises ForeignWriter where that is no mere appending by such processes.
         """
         ...
 
@@ -77,10 +89,11 @@ class Reader(Protocol):
 
 
 class Store(Protocol):
-    """All evidence of one state folder."""
+    """All evidence of one origin: a host's project."""
 
     def open_log(self, name: str, *, private: bool = False) -> Log:
-        """Open for appending; makes file and folder. At most one Log a name is open at a time.
+        """Open for appending; makes file and folder. At most one Log a name is open at a time in
+        a process; files allow no other process beside it.
 
         `private`: folder and file are the owner's alone (0700, 0600), also where they are there.
         """
@@ -109,6 +122,13 @@ class Store(Protocol):
         """
         ...
 
+    def end_log(self, name: str, size: int, note: str, data: bytes) -> None:
+        """Put `data` into the file `note`, as the end of a log of this size.
+
+        Nobody can append to the log afterwards. Raises ForeignWriter where it has another size.
+        """
+        ...
+
     def read(self, name: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes from `start` up to `end` in chunks; nothing when there is no such file."""
         ...
@@ -119,6 +139,10 @@ class Store(Protocol):
 
     def size(self, name: str) -> int | None:
         """Size in bytes; None when there is no such file."""
+        ...
+
+    def stored_size(self, name: str) -> int:
+        """Bytes on stable storage: what may be shown to those who follow; 0 without such a file."""
         ...
 
     def changed_at(self, name: str) -> float:
@@ -145,15 +169,24 @@ class Store(Protocol):
         """Names of the files directly in a folder, sorted; none where there is no such folder."""
         ...
 
-    def locked(self, name: str) -> AbstractContextManager[object]:
-        """Hold a lock that other programs know by this name, the peer among them.
+    def names_below(self, folder: str) -> list[str]:
+        """The same with those in folders below, by their way from `folder`; links are left out."""
+        ...
 
-        Raises Conflict when somebody keeps it for LOCK_WAIT_SECONDS.
+    def locked(self, name: str) -> AbstractContextManager[object]:
+        """Hold a lock that other programs know by this name, the peer among them; one a thread.
+
+        Who has lost it, with a connection say, cannot append any more. Raises Conflict when
+        somebody keeps it for LOCK_WAIT_SECONDS.
         """
         ...
 
     def run_ids(self) -> list[str]:
         """Names of the run folders, in no order; links that lead elsewhere are left out."""
+        ...
+
+    def has_run(self, run_id: str) -> bool:
+        """Whether it is one of `run_ids`."""
         ...
 
     def real_run(self, run_id: str) -> str:
@@ -177,4 +210,23 @@ class Store(Protocol):
         MUST NOT follow a link: a link is removed itself. Raises InvalidInput where the run has no
         folder to itself.
         """
+        ...
+
+    def tell(self, on_changed: Callable[[str], None]) -> float:
+        """Have `on_changed` hear the names of changed files, soon; it must not block.
+
+        Other programs' changes may go untold: gives after how many seconds to look oneself.
+        """
+        ...
+
+    def check(self) -> None:
+        """Raise what keeps a run that is begun now from being stored."""
+        ...
+
+    def where(self, name: str) -> str:
+        """Where a file is, for people."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; nothing is asked of it any more."""
         ...

@@ -22,6 +22,7 @@ from typing import Any
 
 import click
 import pytest
+from tests.postgres_server import OWNER, SERVICE, PostgresServer
 
 from bernstein_cli import exit_codes
 from bernstein_cli.main import cli
@@ -30,6 +31,7 @@ from bernstein_runtime.config import (
     GatewayConfig,
     RecorderConfig,
     SignerConfig,
+    StoreConfig,
     SupervisorConfig,
 )
 from bernstein_tour.model_server import ModelServer
@@ -100,6 +102,18 @@ def script_lines(line: str) -> list[str]:
 
 
 @pytest.fixture
+def database_server(page: Path) -> Iterator[dict[str, str]]:
+    """A PostgreSQL server without our users for a page that makes them; how it is reached."""
+    if "psql " not in script(page):
+        yield {}
+        return
+    server = PostgresServer()
+    server.execute(f"drop role {OWNER}; drop role {SERVICE}")
+    yield {"PGHOST": str(server.folder), "PGUSER": "postgres"}
+    server.remove()
+
+
+@pytest.fixture
 def example(project: Any) -> Any:
     """The example project, and a neighbour who uses the peer."""
     shutil.copytree(ROOT / "examples" / "release-notes", project.folder, dirs_exist_ok=True)
@@ -112,7 +126,9 @@ def example(project: Any) -> Any:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if script(page).count("\n") > 1], ids=named
 )
-def test_the_commands_of_a_page_do_what_it_says(page: Path, example: Any) -> None:
+def test_the_commands_of_a_page_do_what_it_says(
+    page: Path, database_server: dict[str, str], example: Any
+) -> None:
     commands = example.folder.parent / "page.sh"
     commands.write_text(script(page))
     with ModelServer() as model:
@@ -122,6 +138,7 @@ def test_the_commands_of_a_page_do_what_it_says(page: Path, example: Any) -> Non
             cwd=example.folder,
             env={
                 **example.environ,
+                **database_server,
                 "PATH": f"{Path(sys.executable).parent}:{example.environ['PATH']}",
                 "OPENAI_BASE_URL": model.base_url,
                 "OPENAI_API_KEY": "unused",
@@ -271,6 +288,7 @@ def test_every_exit_code_is_explained() -> None:
     ("table", "kind"),
     [
         ("supervisor", SupervisorConfig),
+        ("store", StoreConfig),
         ("recorder", RecorderConfig),
         ("signer", SignerConfig),
         ("gateway", GatewayConfig),
@@ -280,6 +298,6 @@ def test_the_example_configuration_has_every_setting_with_its_default(
     table: str, kind: Any
 ) -> None:
     example = tomllib.loads((ROOT / "deploy" / "example.toml").read_text())
-    assert set(example) == {"supervisor", "recorder", "signer", "gateway"}
+    assert set(example) == {"supervisor", "store", "recorder", "signer", "gateway"}
     defaults = kind()
     assert example[table] == {each.name: getattr(defaults, each.name) for each in fields(kind)}

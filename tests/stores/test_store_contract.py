@@ -1,51 +1,22 @@
 """What every store promises; each driver runs the same suite."""
 
-import errno
-import fcntl
-import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bernstein_formats.acknowledged import Acknowledged, marks_path
-from bernstein_formats.errors import (
-    DiskFull,
-    ForeignWriter,
-    InvalidInput,
-    RowsMissing,
-    RunExists,
-    StoreFailed,
-)
-from bernstein_store import file_log
-from bernstein_store.files import FileStore
-from bernstein_store.store import Mark
+from bernstein_formats.acknowledged import Acknowledged
+from bernstein_formats.errors import ForeignWriter, InvalidInput, RunExists, StoreFailed
+from bernstein_store.store import Mark, Store
 
 NAME = "runs/r1/journal.jsonl"
-
-
-@pytest.fixture
-def sdd(tmp_path: Path) -> Path:
-    return tmp_path / ".sdd"
-
-
-@pytest.fixture
-def store(sdd: Path) -> FileStore:
-    sdd.mkdir()
-    return FileStore(sdd)
 
 
 def mark(request_id: str, size: int) -> Mark:
     return Mark(request_id, size, f"answer of {request_id}")
 
 
-def before_the_confirmation(sdd: Path, name: str = NAME) -> None:
-    """Undo what an append does last, as if it had been killed before."""
-    marks = sdd / marks_path(name)
-    marks.write_bytes(b"".join(marks.read_bytes().splitlines(keepends=True)[:-1]))
-
-
-def test_appended_bytes_are_read_back_in_order(store: FileStore) -> None:
+def test_appended_bytes_are_read_back_in_order(store: Store) -> None:
     log = store.open_log(NAME)
     log.append(b"one\n", [])
     log.append(b"two\n", [])
@@ -57,7 +28,7 @@ def test_appended_bytes_are_read_back_in_order(store: FileStore) -> None:
     assert store.size(NAME) == 8
 
 
-def test_a_reopened_log_knows_its_marks_and_goes_on_behind_its_bytes(store: FileStore) -> None:
+def test_a_reopened_log_knows_its_marks_and_goes_on_behind_its_bytes(store: Store) -> None:
     log = store.open_log(NAME)
     log.append(b"one\n", [mark("a", 4)])
     log.append(b"two\nthree\n", [mark("b", 8), mark("c", 14)])
@@ -69,176 +40,7 @@ def test_a_reopened_log_knows_its_marks_and_goes_on_behind_its_bytes(store: File
     assert list(again.marks) == [mark("a", 4), mark("b", 8), mark("c", 14)]
 
 
-def test_a_torn_tail_of_our_own_is_moved_aside_and_nothing_acknowledged_is_lost(
-    store: FileStore, sdd: Path
-) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [mark("a", 4)])
-    log.append(b"two\nthree\n", [mark("b", 8), mark("c", 14)])
-    log.close()
-    # Killed while the second batch was written: its marks are there, half of its bytes too.
-    before_the_confirmation(sdd)
-    os.truncate(sdd / NAME, 10)
-
-    again = store.open_log(NAME)
-
-    assert again.size == 8
-    assert list(again.marks) == [mark("a", 4), mark("b", 8)]
-    assert (sdd / NAME).read_bytes() == b"one\ntwo\n"
-    assert (sdd / f"{NAME}.torn-1").read_bytes() == b"th"
-
-
-def test_a_withdrawn_mark_is_not_taken_for_a_later_append(store: FileStore, sdd: Path) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [mark("a", 4)])
-    log.append(b"lost\n", [mark("lost", 9)])
-    log.close()
-    before_the_confirmation(sdd)
-    os.truncate(sdd / NAME, 4)  # the crash came before the bytes
-    log = store.open_log(NAME)
-    log.append(b"other bytes\n", [mark("b", 16)])
-    log.close()
-
-    assert list(store.open_log(NAME).marks) == [mark("a", 4), mark("b", 16)]
-
-
-def test_whole_lines_whose_mark_is_lost_stay(store: FileStore, sdd: Path) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [mark("a", 4)])
-    log.close()
-    with (sdd / NAME).open("ab") as file:
-        file.write(b"two\n")
-
-    again = store.open_log(NAME)
-
-    assert again.size == 8
-    assert (sdd / NAME).read_bytes() == b"one\ntwo\n"
-
-
-def test_a_file_shorter_than_what_was_acknowledged_is_refused(store: FileStore, sdd: Path) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [])
-    log.append(b"two\n", [])
-    log.close()
-    os.truncate(sdd / NAME, 2)
-
-    with pytest.raises(RowsMissing, match="shorter than it was: 8 bytes"):
-        store.open_log(NAME)
-
-
-@pytest.mark.parametrize("left", [None, 0, 4])
-def test_the_last_append_is_missed_too_and_nothing_is_made_in_its_place(
-    store: FileStore, sdd: Path, left: int | None
-) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [mark("a", 4)])
-    log.append(b"two\n", [mark("b", 8)])
-    log.close()
-    if left is None:
-        (sdd / NAME).unlink()
-    else:
-        os.truncate(sdd / NAME, left)
-
-    with pytest.raises(RowsMissing, match="8 bytes were acknowledged"):
-        store.open_log(NAME)
-    assert store.size(NAME) == left
-    assert store.acknowledged(NAME) == Acknowledged(8, "answer of b")
-
-
-def test_what_is_left_is_gone_on_with_once_the_loss_was_accepted(
-    store: FileStore, sdd: Path
-) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [mark("a", 4)])
-    log.append(b"two\n", [mark("b", 8)])
-    log.close()
-    os.truncate(sdd / NAME, 4)
-    store.accept_log(NAME)
-    assert store.acknowledged(NAME) == Acknowledged(4)
-    log = store.open_log(NAME)
-    log.append(b"three\n", [mark("c", 10)])
-    assert store.acknowledged(NAME) == Acknowledged(10, "answer of c")
-
-
-def test_logs_are_known_by_their_marks_when_their_files_are_gone(
-    store: FileStore, sdd: Path
-) -> None:
-    for name in ("audit/b.jsonl", "audit/a.jsonl", "runs/r1/journal.jsonl"):
-        store.open_log(name).append(b"one\n", [])
-    (sdd / "audit/a.jsonl").unlink()
-    assert sorted(store.logs_in("audit")) == ["audit/a.jsonl", "audit/b.jsonl"]
-    assert store.acknowledged("audit/a.jsonl").size == 4
-    assert store.acknowledged("audit/none.jsonl") == Acknowledged()
-
-
-def test_a_mark_that_could_not_be_written_leaves_none_of_it(
-    store: FileStore, sdd: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [mark("a", 4)])
-
-    def half(descriptor: int, data: bytes) -> None:
-        os.write(descriptor, data[: len(data) // 2])
-        raise OSError(errno.ENOSPC, "full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(file_log, "write_all", half)
-        with pytest.raises(DiskFull):
-            log.append(b"two\n", [mark("b", 8)])
-    log.append(b"three\n", [mark("c", 10)])
-    log.close()
-    assert list(store.open_log(NAME).marks) == [mark("a", 4), mark("c", 10)]
-
-
-@pytest.mark.parametrize("change", ["append", "truncate", "replace", "remove"])
-def test_another_program_at_the_file_is_noticed_before_the_next_append(
-    store: FileStore, sdd: Path, change: str
-) -> None:
-    path = sdd / NAME
-    log = store.open_log(NAME)
-    log.append(b"one\n", [])
-    if change == "append":
-        with path.open("ab") as file:
-            file.write(b"foreign\n")
-    elif change == "truncate":
-        os.truncate(path, 1)
-    elif change == "replace":
-        path.with_suffix(".new").write_bytes(b"one\n")
-        path.with_suffix(".new").replace(path)
-    else:
-        path.unlink()
-
-    with pytest.raises(ForeignWriter):
-        log.append(b"two\n", [])
-    with pytest.raises(ForeignWriter):
-        log.append(b"two\n", [])
-
-
-def test_a_small_file_is_replaced_whole_or_not_at_all(store: FileStore, sdd: Path) -> None:
-    store.put("runs/r1/seal.json", b"old")
-
-    def parts():
-        yield b"new"
-        raise StoreFailed("the source broke")
-
-    with pytest.raises(StoreFailed, match="the source broke"):
-        store.put_parts("runs/r1/seal.json", parts())
-
-    assert store.get("runs/r1/seal.json") == b"old"
-    assert sorted(path.name for path in (sdd / "runs" / "r1").iterdir()) == ["seal.json"]
-
-
-def test_what_is_not_there_reads_as_nothing_and_nothing_is_made(
-    store: FileStore, sdd: Path
-) -> None:
-    assert store.get(NAME) is None
-    assert store.size(NAME) is None
-    assert list(store.read(NAME)) == []
-    assert store.run_ids() == []
-    assert list(sdd.iterdir()) == []
-
-
-def test_a_run_is_made_once(store: FileStore) -> None:
+def test_a_run_is_made_once(store: Store) -> None:
     store.make_run("r1")
 
     with pytest.raises(RunExists):
@@ -246,35 +48,7 @@ def test_a_run_is_made_once(store: FileStore) -> None:
     assert store.run_ids() == ["r1"]
 
 
-def test_a_link_that_leads_out_is_not_followed(store: FileStore, sdd: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (sdd / "runs").mkdir()
-    (sdd / "runs" / "linked").symlink_to(tmp_path / "elsewhere")
-
-    assert store.run_ids() == []
-    with pytest.raises(InvalidInput, match="leads out of"):
-        store.size("runs/linked/journal.jsonl")
-    with pytest.raises(InvalidInput, match="leads out of"):
-        store.open_log("runs/linked/journal.jsonl")
-
-
-def test_a_link_inside_the_runs_is_another_name_of_that_run(store: FileStore, sdd: Path) -> None:
-    store.make_run("r1")
-    store.open_log(NAME).append(b"one\n", [])
-    (sdd / "runs" / "alias").symlink_to("r1")
-
-    assert sorted(store.run_ids()) == ["alias", "r1"]
-    assert b"".join(store.read("runs/alias/journal.jsonl")) == b"one\n"
-
-
-def test_a_folder_in_a_files_place_is_named(store: FileStore, sdd: Path) -> None:
-    (sdd / NAME).mkdir(parents=True)
-
-    with pytest.raises(StoreFailed, match="is a folder"):
-        store.size(NAME)
-
-
-def test_a_rewritten_log_is_gone_on_with_and_keeps_its_marks(store: FileStore) -> None:
+def test_a_rewritten_log_is_gone_on_with_and_keeps_its_marks(store: Store) -> None:
     log = store.open_log(NAME)
     log.append(b"one\ntwo\nthree\n", [mark("a", 4), mark("b", 14)])
     log.close()
@@ -288,75 +62,14 @@ def test_a_rewritten_log_is_gone_on_with_and_keeps_its_marks(store: FileStore) -
     assert store.get(NAME) == b"one\ntwo\nfour\n"
 
 
-def test_a_log_of_another_program_is_rewritten_too(store: FileStore, sdd: Path) -> None:
-    store.make_run("r1")
-    (sdd / NAME).write_bytes(b"one\ntw")
-
-    store.rewrite_log(NAME, lambda: iter([b"one\n"]))
-
-    assert store.open_log(NAME).size == 4
-
-
-def test_a_removed_run_leaves_what_is_kept_and_nothing_else(store: FileStore, sdd: Path) -> None:
-    store.make_run("r1")
-    store.make_run("r2")
-    for name in ("journal.jsonl", "seal.json", "other"):
-        store.put(f"runs/r1/{name}", b"x")
-
-    assert store.is_own_folder("r1")
-    store.remove_run("r1", {"seal.json"}, "journal.jsonl")
-    store.remove_run("r2", {"seal.json"}, "journal.jsonl")
-
-    assert [path.name for path in (sdd / "runs" / "r1").iterdir()] == ["seal.json"]
-    assert store.run_ids() == ["r1"]
-    assert not store.is_own_folder("r2")
-
-
-def test_a_private_log_is_its_owners_alone(store: FileStore, sdd: Path) -> None:
-    (sdd / NAME).parent.mkdir(parents=True)
-    (sdd / NAME).write_bytes(b"theirs\n")
-    store.open_log(NAME, private=True).close()
-    assert (sdd / NAME).stat().st_mode & 0o777 == 0o600
-    assert (sdd / NAME).parent.stat().st_mode & 0o777 == 0o700
-
-
-def test_what_another_program_left_torn_is_set_aside_and_kept(store: FileStore, sdd: Path) -> None:
-    (sdd / NAME).parent.mkdir(parents=True)
-    (sdd / NAME).write_bytes(b"good\ntorn")
-    log = store.open_log(NAME)
-    aside = log.set_aside(5)
-    log.append(b"next\n", [mark("a", 10)])
-    assert Path(aside).read_bytes() == b"torn"
-    assert (sdd / NAME).read_bytes() == b"good\nnext\n"
-
-
-def test_acknowledged_bytes_are_not_set_aside(store: FileStore, sdd: Path) -> None:
-    log = store.open_log(NAME)
-    log.append(b"one\n", [mark("a", 4)])
-    log.append(b"two\n", [mark("b", 8)])
-    log.close()
-    again = store.open_log(NAME)
-    with pytest.raises(ForeignWriter):
-        again.set_aside(2)
-    assert (sdd / NAME).read_bytes() == b"one\ntwo\n"
-
-
-def test_the_names_in_a_folder_are_its_files_sorted(store: FileStore) -> None:
+def test_the_names_in_a_folder_are_its_files_sorted(store: Store) -> None:
     for name in ("audit/b.jsonl", "audit/a.jsonl", "audit/archive/c.jsonl.gz"):
         store.put(name, b"x")
     assert store.names("audit") == ["a.jsonl", "b.jsonl"]
     assert store.names("nowhere") == []
 
 
-def test_a_lock_is_one_that_other_programs_see(store: FileStore, sdd: Path) -> None:
-    path = sdd / "audit/.chain.lock"
-    with store.locked("audit/.chain.lock"), path.open() as file, pytest.raises(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with path.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_a_reader_gives_pieces_and_sees_the_file_grow(store: FileStore) -> None:
+def test_a_reader_gives_pieces_and_sees_the_file_grow(store: Store) -> None:
     log = store.open_log(NAME)
     log.append(b"one\ntwo\n", [])
     reader = store.open_reader(NAME)
@@ -370,64 +83,177 @@ def test_a_reader_gives_pieces_and_sees_the_file_grow(store: FileStore) -> None:
     assert store.open_reader("runs/r1/other") is None
 
 
-def test_a_removed_file_is_gone_and_may_be_removed_again(store: FileStore) -> None:
+def test_a_removed_file_is_gone_and_may_be_removed_again(store: Store) -> None:
     store.put("runs/r1/note.json", b"{}")
     store.remove("runs/r1/note.json")
     store.remove("runs/r1/note.json")
     assert store.get("runs/r1/note.json") is None
 
 
-def test_a_link_to_a_run_is_that_run_and_any_other_link_is_refused(
-    store: FileStore, sdd: Path
-) -> None:
-    store.make_run("r1")
-    (sdd / "runs" / "r1" / "below").mkdir()
-    for name, target in (("alias", "r1"), ("below", "r1/below"), ("out", sdd.parent)):
-        (sdd / "runs" / name).symlink_to(target)
-    assert (store.real_run("r1"), store.real_run("alias")) == ("r1", "r1")
-    assert store.real_run("not-there") == "not-there"
-    for name in ("below", "out"):
-        with pytest.raises(InvalidInput, match="is a link"):
-            store.real_run(name)
+def test_a_small_file_is_replaced_whole_or_not_at_all(store: Store) -> None:
+    store.put("runs/r1/seal.json", b"old")
+
+    def parts() -> Iterator[bytes]:
+        yield b"new"
+        raise StoreFailed("the source broke")
+
+    with pytest.raises(StoreFailed, match="the source broke"):
+        store.put_parts("runs/r1/seal.json", parts())
+
+    assert store.get("runs/r1/seal.json") == b"old"
+    assert store.names_below("runs/r1") == ["seal.json"]
 
 
-def test_nothing_is_written_through_a_link(store: FileStore, sdd: Path) -> None:
-    store.put("runs/r1/note.json", b"mine")
-    (sdd / "runs" / "alias").symlink_to("r1")
-    (sdd / "runs" / "r2").mkdir()
-    (sdd / "runs" / "r2" / "note.json").symlink_to("../r1/note.json")
-    for name in ("runs/alias/note.json", "runs/r2/note.json"):
-        assert store.get(name) == b"mine"
-        for write in (
-            lambda name: store.put(name, b"other"),
-            store.remove,
-            store.open_log,
-            lambda name: store.rewrite_log(name, lambda: iter([b"other"])),
-        ):
-            with pytest.raises(InvalidInput, match="through a link"):
-                write(name)
-    assert store.get("runs/r1/note.json") == b"mine"
+def test_what_is_not_there_reads_as_nothing_and_nothing_is_made(store: Store) -> None:
+    assert store.get(NAME) is None
+    assert store.size(NAME) is None
+    assert store.stored_size(NAME) == 0
+    assert store.changed_at(NAME) == 0
+    assert list(store.read(NAME)) == []
+    assert store.marks_of(NAME) == []
+    assert store.open_reader(NAME) is None
+    assert not store.has_run("r1")
+    assert store.run_ids() == []
+    assert store.names_below("runs") == []
 
 
-def test_a_state_folder_whose_parts_are_elsewhere_is_written_to(
-    store: FileStore, sdd: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "large-disk").mkdir()
-    (sdd / "runs").symlink_to(tmp_path / "large-disk")
-    store.put("runs/r1/note.json", b"mine")
-    assert (tmp_path / "large-disk" / "r1" / "note.json").read_bytes() == b"mine"
+def test_a_run_is_there_as_soon_as_one_of_its_files_is(store: Store) -> None:
+    store.put("runs/r1/metadata.json", b"{}")
+    store.open_log("runs/r2/journal.jsonl").close()
+
+    assert sorted(store.run_ids()) == ["r1", "r2"]
+    assert store.has_run("r1")
+    with pytest.raises(RunExists):
+        store.make_run("r2")
 
 
-def test_what_is_no_regular_file_is_refused_at_once(store: FileStore, sdd: Path) -> None:
-    (sdd / NAME).parent.mkdir(parents=True)
-    os.mkfifo(sdd / NAME)
-    uses: tuple[Callable[[str], object], ...] = (
-        lambda name: list(store.read(name)),
-        store.size,
-        store.get,
-        store.open_reader,
-        store.open_log,
-    )
-    for use in uses:
-        with pytest.raises(StoreFailed, match="not a regular file"):
-            use(NAME)
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "r1\0", "runs"])
+def test_no_other_name_is_a_run(store: Store, name: str) -> None:
+    store.put("runs/r1/metadata.json", b"{}")
+
+    assert not store.has_run(name)
+
+
+def test_a_removed_run_leaves_what_is_kept_and_nothing_else(store: Store) -> None:
+    for run_id in ("r1", "r11"):
+        for name in ("journal.jsonl", "other/deep"):
+            store.put(f"runs/{run_id}/{name}", b"x")
+    store.put("runs/r1/seal.json", b"x")
+    store.make_run("r2")
+
+    for run_id in ("r1", "r2"):
+        assert store.is_own_folder(run_id)
+        store.remove_run(run_id, {"seal.json"}, "journal.jsonl")
+
+    assert store.names_below("runs") == ["r1/seal.json", "r11/journal.jsonl", "r11/other/deep"]
+    assert sorted(store.run_ids()) == ["r1", "r11"]
+    with pytest.raises(InvalidInput):
+        store.remove_run("r2", {"seal.json"}, "journal.jsonl")
+
+
+def test_what_came_torn_is_set_aside_and_kept(store: Store) -> None:
+    store.put(NAME, b"good\ntorn")
+    log = store.open_log(NAME)
+
+    log.set_aside(5)
+    log.append(b"next\n", [mark("a", 10)])
+
+    assert store.get(f"{NAME}.torn-1") == b"torn"
+    assert store.get(NAME) == b"good\nnext\n"
+
+
+def test_what_was_acknowledged_is_not_set_aside(store: Store) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+    log.append(b"two\n", [mark("b", 8)])
+    log.close()
+
+    with pytest.raises(ForeignWriter):
+        store.open_log(NAME).set_aside(2)
+    assert store.get(NAME) == b"one\ntwo\n"
+
+
+def test_large_appends_and_files_come_back_as_they_were(store: Store) -> None:
+    data = bytes(range(256)) * 5000
+    log = store.open_log(NAME)
+    log.append(data, [])
+    log.append(b"end", [])
+    store.put_parts("runs/r1/big", iter([data, b"", b"middle", data]))
+
+    assert store.get(NAME) == data + b"end"
+    assert store.get("runs/r1/big") == data + b"middle" + data
+    assert b"".join(store.read(NAME, 700_000, 1_100_000)) == data[700_000:1_100_000]
+
+
+def test_bytes_are_never_taken_for_text(store: Store) -> None:
+    data = b"\x00\xff\xed\xa0\x80'\\;\n"
+    store.open_log(NAME).append(data, [])
+
+    assert store.get(NAME) == data
+
+
+def test_an_ended_log_has_its_note_and_takes_nothing_more(store: Store) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [])
+
+    with pytest.raises(ForeignWriter):
+        store.end_log(NAME, 3, "runs/r1/seal.json", b"too early")
+    assert store.get("runs/r1/seal.json") is None
+    store.end_log(NAME, 4, "runs/r1/seal.json", b"seal")
+
+    assert store.get("runs/r1/seal.json") == b"seal"
+    assert store.get(NAME) == b"one\n"
+
+
+def test_with_nobody_else_there_is_nothing_to_catch_up_with(store: Store) -> None:
+    log = store.open_log(NAME)
+    log.append(b"one\n", [mark("a", 4)])
+
+    assert list(log.catch_up()) == []
+    assert log.size == 4
+
+
+def test_changes_are_told_to_who_asked(store: Store) -> None:
+    heard: list[str] = []
+    store.tell(heard.append)
+    log = store.open_log(NAME)
+    log.append(b"one\n", [])
+    store.put("runs/r1/seal.json", b"seal")
+
+    assert list(dict.fromkeys(heard)) == [NAME, "runs/r1/seal.json"]
+
+
+def test_a_lock_is_held_by_one_thread(store: Store) -> None:
+    entered = []
+
+    def enter(number: int) -> None:
+        with store.locked("audit/.chain.lock"):
+            entered.append(number)
+            store.put(f"audit/{number}", b"x")  # work goes on while it is held
+            entered.append(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(enter, range(8)))
+
+    assert entered[::2] == entered[1::2]
+
+
+def test_where_a_file_is_can_be_told(store: Store) -> None:
+    assert store.where(NAME).endswith(f"/{NAME}")
+    store.check()
+
+
+def test_what_was_acknowledged_is_known_with_its_answer(store: Store) -> None:
+    for name in ("audit/b.jsonl", "audit/a.jsonl", "runs/r1/journal.jsonl"):
+        log = store.open_log(name)
+        log.append(b"one\n", [mark("a", 4)])
+        log.append(b"two\n", [mark("b", 8)])
+    store.put("audit/put.jsonl", b"theirs\n")
+
+    assert sorted(store.logs_in("audit")) == ["audit/a.jsonl", "audit/b.jsonl"]
+    assert store.acknowledged("audit/a.jsonl") == Acknowledged(8, "answer of b")
+    assert store.acknowledged("audit/put.jsonl") == Acknowledged()
+    assert store.acknowledged("audit/none.jsonl") == Acknowledged()
+    log.close()
+    store.accept_log("runs/r1/journal.jsonl")
+    assert store.open_log("runs/r1/journal.jsonl").size == 8

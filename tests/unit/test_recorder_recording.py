@@ -44,6 +44,9 @@ class FaultyLog:
     def marks(self):
         return self.log.marks
 
+    def catch_up(self):
+        return []
+
     def append(self, data, marks):
         if self.gate:
             self.gate()

@@ -1,7 +1,7 @@
 """A run is made whole or not at all, and only where it could be finished."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,10 @@ def places_in(folder: Path) -> Places:
     return Places(folder / ".sdd", folder / "run", folder / "secrets")
 
 
+def ready(places: Places) -> Callable[[], None]:
+    return readiness(places, FileStore(places.sdd_dir), lambda: None)
+
+
 def test_a_run_whose_files_find_no_room_leaves_no_folder(tmp_path: Path) -> None:
     maker = RunMaker(FullStore(tmp_path), SystemClock(), lambda: None)
     with pytest.raises(DiskFull):
@@ -46,13 +50,13 @@ def test_a_place_that_cannot_be_written_is_named_before_a_run_is_begun(
     folders[which].parent.mkdir(parents=True, exist_ok=True)
     folders[which].write_text("in the way")
     with pytest.raises(StoreFailed, match=f"{folders[which]} cannot be written"):
-        readiness(places, lambda: None)()
+        ready(places)()
 
 
 def test_a_ledger_that_is_no_file_is_named_before_a_run_is_begun(tmp_path: Path) -> None:
     (places_in(tmp_path).secrets_dir / "signer" / "ledger.jsonl").mkdir(parents=True)
     with pytest.raises(StoreFailed, match=r"ledger\.jsonl cannot be written"):
-        readiness(places_in(tmp_path), lambda: None)()
+        ready(places_in(tmp_path))()
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
@@ -61,8 +65,8 @@ def test_a_folder_of_somebody_else_is_named_before_a_run_is_begun(tmp_path: Path
     secrets.mkdir(parents=True)
     secrets.chmod(0o500)
     with pytest.raises(StoreFailed, match=f"{secrets} cannot be written"):
-        readiness(places_in(tmp_path), lambda: None)()
+        ready(places_in(tmp_path))()
 
 
 def test_places_that_are_not_made_yet_are_good_enough(tmp_path: Path) -> None:
-    readiness(places_in(tmp_path), lambda: None)()
+    ready(places_in(tmp_path))()

@@ -28,7 +28,7 @@ def write(store: FileStore, content: bytes, *, sealed: bool = False) -> None:
 
 
 def watchers(store: FileStore) -> Watchers:
-    return Watchers(store, lambda run_id: store.size(paths.journal_path(run_id)) or 0)
+    return Watchers(store)
 
 
 def watched(store: FileStore, start: int = 0) -> list[WatchedRows | WatchPlace]:
@@ -80,11 +80,13 @@ def test_a_row_without_its_end_waits(store: FileStore) -> None:
     assert rows(watched(store)) == [(0, [b"a"])]
 
 
-def test_only_what_is_on_stable_storage_is_given(store: FileStore) -> None:
+def test_only_what_is_on_stable_storage_is_given(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(store, b"a\nb\n", sealed=True)
-    shown = list(Watchers(store, lambda _: 2).watch(RUN, 0, lambda: True))
+    monkeypatch.setattr(store, "stored_size", lambda name: 2)
 
-    assert rows(shown) == [(0, [b"a"])]
+    assert rows(watched(store)) == [(0, [b"a"])]
 
 
 def test_rows_are_sent_in_parts_and_a_large_one_alone(
@@ -109,7 +111,7 @@ def test_a_row_that_no_message_carries_is_refused(
 def test_a_watcher_is_woken_when_rows_come(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr("bernstein_store.files.POLL_SECONDS", 60.0)
     write(store, b"a\n")
     made = watchers(store)
     stream = made.watch(RUN, 0, lambda: True)
@@ -120,7 +122,7 @@ def test_a_watcher_is_woken_when_rows_come(
 
     def append() -> None:
         write(store, b"a\nb\n", sealed=True)
-        made.wake(RUN)
+        made.wake(paths.journal_path(RUN))
 
     timer = threading.Timer(0.05, append)
     timer.start()

@@ -97,7 +97,7 @@ def verify_run(
             refuse_secrets(run_id, services.journal.read_journal(run_id))
             refuse_recorded_secrets(services, run_id)
         built, cose = _build(services, run_id, signer, output, audit, unfinished=unfinished)
-    receipt = output or Path(built.receipt_path)
+    receipt = str(output or built.receipt_path)
     for text in audit_remarks(built, all_runs=all_runs):
         remark(text)
     if as_json:
@@ -105,8 +105,15 @@ def verify_run(
     else:
         for line in built_lines(built, receipt, cose):
             say(line)
-        remark(f"verify it with `bernstein verify receipt {shlex.quote(str(receipt))}`")
+        remark(_advice(run_id, receipt))
     return 0
+
+
+def _advice(run_id: str, receipt: str) -> str:
+    """A receipt may be in a database, from which it is exported first."""
+    if os.path.exists(receipt):  # noqa: PTH110 - a database's place is no path
+        return f"verify it with `bernstein verify receipt {shlex.quote(receipt)}`"
+    return f"`bernstein admin export {run_id} DIR` writes it to a file with all of the run"
 
 
 @contextmanager
@@ -140,23 +147,26 @@ def _build(
     audit: AuditRangeWanted | None,
     *,
     unfinished: bool,
-) -> tuple[BuiltReceipt, Path]:
+) -> tuple[BuiltReceipt, str]:
+    """The receipt, and where its COSE file is."""
     ask = partial(
         services.journal.build_receipt, run_id, signer, audit=audit, unfinished=unfinished
     )
     with Progress("building the receipt") as progress:
         if output is None:
             built = ask(progress=progress)
-            return built, Path(built.receipt_path).with_name(COSE_FILE)
+            folder, slash, _ = built.receipt_path.rpartition("/")
+            return built, f"{folder}{slash}{COSE_FILE}"
 
         def build(write: Write) -> BuiltReceipt:
             return ask(write=write, progress=progress)
 
         built, cose = write_receipt(output, build)
-        return built, cose if output.is_symlink() else output.with_name(cose.name)
+        shown = cose if output.is_symlink() else output.with_name(cose.name)
+        return built, str(shown)
 
 
-def built_document(built: BuiltReceipt, receipt: Path, cose: Path) -> dict[str, Printed]:
+def built_document(built: BuiltReceipt, receipt: str, cose: str) -> dict[str, Printed]:
     """The JSON."""
     return {
         "run_id": built.run_id,
@@ -166,15 +176,15 @@ def built_document(built: BuiltReceipt, receipt: Path, cose: Path) -> dict[str, 
         "spine_entries": built.spine_entry_count,
         "receipt_sha256": built.receipt_sha256_hex,
         "key_id": built.key_id,
-        "receipt_path": str(receipt),
-        "cose_path": str(cose),
+        "receipt_path": receipt,
+        "cose_path": cose,
         "size_bytes": built.size_bytes,
         "audit_events": built.audit.event_count if built.audit else None,
         "audit_foreign_events": built.audit.foreign_event_count if built.audit else None,
     }
 
 
-def built_lines(built: BuiltReceipt, receipt: Path, cose: Path) -> Iterator[str]:
+def built_lines(built: BuiltReceipt, receipt: str, cose: str) -> Iterator[str]:
     """The lines for people."""
     yield f"receipt of run {built.run_id}"
     yield f"journal head  {built.journal_head}  ({built.row_count} rows)"

@@ -1926,3 +1926,107 @@ class AcceptLossResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AcceptLossResponse: _TypeAlias = AcceptLossResponse  # noqa: Y015
+
+@_typing.final
+class ExportRunRequest(_message.Message):
+    """Request for ExportRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run, or "latest"."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportRunRequest: _TypeAlias = ExportRunRequest  # noqa: Y015
+
+@_typing.final
+class ExportRunResponse(_message.Message):
+    """Response for ExportRun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Which file, as in an `.sdd` tree: `runs/<run>/journal.jsonl`. Empty: the one before goes on."""
+    data: _builtins.bytes
+    """Its next bytes, at most 256 KiB; may be empty."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportRunResponse: _TypeAlias = ExportRunResponse  # noqa: Y015
+
+@_typing.final
+class ImportFileRequest(_message.Message):
+    """Request for ImportFile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run. In the first message only, like `name`."""
+    name: _builtins.str
+    """Which file, as in an `.sdd` tree."""
+    data: _builtins.bytes
+    """Its next bytes, at most 3 MiB."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "name", b"name", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportFileRequest: _TypeAlias = ImportFileRequest  # noqa: Y015
+
+@_typing.final
+class ImportFileResponse(_message.Message):
+    """Response for ImportFile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    IS_NEW_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    """Size of the file, in bytes."""
+    is_new: _builtins.bool
+    """Whether it was not there before."""
+    def __init__(
+        self,
+        *,
+        size_bytes: _builtins.int = ...,
+        is_new: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_new", b"is_new", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportFileResponse: _TypeAlias = ImportFileResponse  # noqa: Y015

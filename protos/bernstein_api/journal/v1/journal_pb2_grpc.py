@@ -146,6 +146,16 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossResponse.FromString,
                 _registered_method=True)
+        self.ExportRun = channel.unary_stream(
+                '/bernstein_api.journal.v1.JournalService/ExportRun',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ExportRunRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ExportRunResponse.FromString,
+                _registered_method=True)
+        self.ImportFile = channel.stream_unary(
+                '/bernstein_api.journal.v1.JournalService/ImportFile',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileResponse.FromString,
+                _registered_method=True)
 
 
 class JournalServiceServicer:
@@ -328,6 +338,23 @@ class JournalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportRun(self, request, context):
+        """All stored files of a run, its spine's too, as they are: one after the other, in pieces. For
+        the operator. Fails with RUN_NOT_FOUND, UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportFile(self, request_iterator, context):
+        """Takes in one file of a run as it is, and makes the run where it is not there. A file that is
+        there with the same bytes is left as it is. For the operator. Fails with RUN_EXISTS (the file
+        has other bytes here), INVALID_INPUT, DISK_FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JournalServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -440,6 +467,16 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.AcceptLoss,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossResponse.SerializeToString,
+            ),
+            'ExportRun': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportRun,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ExportRunRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ExportRunResponse.SerializeToString,
+            ),
+            'ImportFile': grpc.stream_unary_rpc_method_handler(
+                    servicer.ImportFile,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1038,6 +1075,60 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/AcceptLoss',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AcceptLossResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/ExportRun',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ExportRunRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ExportRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportFile(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/bernstein_api.journal.v1.JournalService/ImportFile',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileResponse.FromString,
             options,
             channel_credentials,
             insecure,

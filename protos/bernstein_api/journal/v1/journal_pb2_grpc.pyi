@@ -113,6 +113,15 @@ class JournalServiceStub:
     """Goes on with what is left of a log whose end is gone, which otherwise fails with ROWS_MISSING.
     For the operator, who has looked at it and has no copy; what is gone stays on record.
     """
+    ExportRun: _grpc.UnaryStreamMultiCallable[_journal_pb2.ExportRunRequest, _journal_pb2.ExportRunResponse]
+    """All stored files of a run, its spine's too, as they are: one after the other, in pieces. For
+    the operator. Fails with RUN_NOT_FOUND, UNAVAILABLE.
+    """
+    ImportFile: _grpc.StreamUnaryMultiCallable[_journal_pb2.ImportFileRequest, _journal_pb2.ImportFileResponse]
+    """Takes in one file of a run as it is, and makes the run where it is not there. A file that is
+    there with the same bytes is left as it is. For the operator. Fails with RUN_EXISTS (the file
+    has other bytes here), INVALID_INPUT, DISK_FULL.
+    """
 
 @_typing.type_check_only
 class JournalServiceAsyncStub(JournalServiceStub):
@@ -198,6 +207,15 @@ class JournalServiceAsyncStub(JournalServiceStub):
     AcceptLoss: _aio.UnaryUnaryMultiCallable[_journal_pb2.AcceptLossRequest, _journal_pb2.AcceptLossResponse]  # type: ignore[assignment]
     """Goes on with what is left of a log whose end is gone, which otherwise fails with ROWS_MISSING.
     For the operator, who has looked at it and has no copy; what is gone stays on record.
+    """
+    ExportRun: _aio.UnaryStreamMultiCallable[_journal_pb2.ExportRunRequest, _journal_pb2.ExportRunResponse]  # type: ignore[assignment]
+    """All stored files of a run, its spine's too, as they are: one after the other, in pieces. For
+    the operator. Fails with RUN_NOT_FOUND, UNAVAILABLE.
+    """
+    ImportFile: _aio.StreamUnaryMultiCallable[_journal_pb2.ImportFileRequest, _journal_pb2.ImportFileResponse]  # type: ignore[assignment]
+    """Takes in one file of a run as it is, and makes the run where it is not there. A file that is
+    there with the same bytes is left as it is. For the operator. Fails with RUN_EXISTS (the file
+    has other bytes here), INVALID_INPUT, DISK_FULL.
     """
 
 class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -413,6 +431,27 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_journal_pb2.AcceptLossResponse, _abc.Awaitable[_journal_pb2.AcceptLossResponse]]:
         """Goes on with what is left of a log whose end is gone, which otherwise fails with ROWS_MISSING.
         For the operator, who has looked at it and has no copy; what is gone stays on record.
+        """
+
+    @_abc_1.abstractmethod
+    def ExportRun(
+        self,
+        request: _journal_pb2.ExportRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_journal_pb2.ExportRunResponse], _abc.AsyncIterator[_journal_pb2.ExportRunResponse]]:
+        """All stored files of a run, its spine's too, as they are: one after the other, in pieces. For
+        the operator. Fails with RUN_NOT_FOUND, UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ImportFile(
+        self,
+        request_iterator: _MaybeAsyncIterator[_journal_pb2.ImportFileRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.ImportFileResponse, _abc.Awaitable[_journal_pb2.ImportFileResponse]]:
+        """Takes in one file of a run as it is, and makes the run where it is not there. A file that is
+        there with the same bytes is left as it is. For the operator. Fails with RUN_EXISTS (the file
+        has other bytes here), INVALID_INPUT, DISK_FULL.
         """
 
 def add_JournalServiceServicer_to_server(servicer: JournalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,17 @@
+"""`bernstein admin`: what the operator of a project or of a fleet does to its store."""
+
+import click
+
+from bernstein_cli.lazy import LazyGroup
+
+_MODULE = "bernstein_cli.commands.admin_"
+COMMANDS = {
+    "migrate": (f"{_MODULE}migrate:migrate", "Bring a database's tables up to date."),
+    "export": (f"{_MODULE}export:export", "Write a run's files, byte for byte, to a folder."),
+    "import": (f"{_MODULE}import:import_", "Take in whole runs, byte for byte, from a folder."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def admin() -> None:
+    """Look after the store that runs are kept in: files, or PostgreSQL."""
