@@ -6,6 +6,7 @@ test of the parser before it is mended.
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import atheris
@@ -13,9 +14,15 @@ import atheris
 with atheris.instrument_imports(include=["bernstein_formats"]):
     from bernstein_formats import (
         audit_log,
+        body_pack,
         canonical,
         cose,
+        http_encoding,
         http_exchange,
+        http_key,
+        http_mutations,
+        http_rule_file,
+        http_secrets,
         journal_diff,
         journal_reader,
         journal_repair,
@@ -34,6 +41,13 @@ with atheris.instrument_imports(include=["bernstein_formats"]):
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "data"
 SEEDS = ("*.jsonl", "run-receipt.json", "run-receipt.cose", "key-chain.json", "*.pem", "*.txt")
+PATHS = ("/anthropic/v1/messages", "/openai/v1/responses", "/gemini/v1/models/m:generateContent")
+
+
+def key_of(path: str, body: bytes) -> object:
+    return http_key.keyed(http_key.HttpRequest("POST", path, (), (), body))
+
+
 PARSERS: tuple[Callable[[bytes], object], ...] = (
     canonical.parse_json,
     canonical.parse_json_unique,
@@ -52,6 +66,13 @@ PARSERS: tuple[Callable[[bytes], object], ...] = (
     audit_log.read_audit_row,
     lambda data: key_chain_read.read_key_chain(data, None),
     lambda data: http_exchange.parse_exchange(data, 1),
+    lambda data: body_pack.parse_record(data, 0, len(data)),
+    lambda data: http_encoding.decoded("zstd", data),
+    lambda data: http_encoding.decoded("gzip", data),
+    http_secrets.secrets_in,
+    lambda data: http_mutations.mutation_events(data, "lane", 1),
+    *(partial(key_of, path) for path in PATHS),
+    http_rule_file.parse_rules,
     provider_sidecar.parse_sidecar,
     lambda data: rederivation.rederive([data], "r1"),
     receipt_verify.verify_receipt,

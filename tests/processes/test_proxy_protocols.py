@@ -107,7 +107,8 @@ class Held:
     ) -> tuple[int, dict[str, str], bytes]:
         netloc, prefix = urlsplit(self.base).netloc, urlsplit(self.base).path
         with closing(http.client.HTTPConnection(netloc, timeout=10)) as connection:
-            data = json.dumps(body).encode() if body is not None else None
+            is_ready = body is None or isinstance(body, bytes)
+            data = body if is_ready else json.dumps(body).encode()
             connection.request(method, prefix + path, data, headers)
             with connection.getresponse() as answer:
                 named = {name.lower(): value for name, value in answer.getheaders()}
@@ -583,3 +584,18 @@ def test_the_bytes_and_the_ending_of_a_stream_are_replayed_whatever_they_are(
     assert exchange.answer.is_finished is has_end
     assert exchange.answer.is_whole is (has_end and not is_cut)
     assert replaying.account.cut == recording.account.cut == (not exchange.answer.is_whole)
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+def test_a_request_that_its_client_compressed_is_opened_once_and_keyed_by_what_it_says(
+    services: Services, provider: Scripted, encoding: str
+) -> None:
+    plain = json.dumps(chat("hi")).encode()
+    with lane(services, provider) as recording:
+        recording.ask(CHAT, PACKED[encoding](plain), **{"Content-Encoding": encoding})
+    with lane(services, replay=recording.run_id) as replaying:
+        replaying.ask(CHAT, plain)
+
+    (_, _, headers) = provider.asked[0]
+    assert (provider.bodies, "content-encoding" in headers) == ([plain], False)
+    assert (replaying.account.served, replaying.account.misses) == (1, 0)
