@@ -6,12 +6,14 @@ The agents' own keys are dummies: the real one is added by the proxy. Rules: doc
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from bernstein_formats.canonical import JsonValue, spelled
 
+# Where a lane is, for whatever the agent starts itself.
+LANE_VARIABLE: Final = "BERNSTEIN_LANE"
 DUMMY_KEY: Final = "recorded-by-bernstein"
 LOOPBACK: Final = "127.0.0.1"
 _CLAUDE: Final = {
@@ -29,6 +31,10 @@ class Settings:
     variables: Mapping[str, str]
     arguments: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    def with_lane(self, base: str) -> "Settings":
+        """The same with the lane's address, which the agent's tool servers take."""
+        return replace(self, variables={**self.variables, LANE_VARIABLE: base})
 
     def lines(self) -> list[str]:
         """Text that a shell can source; what it must not run is a comment."""
@@ -144,6 +150,7 @@ def settings_for_any(base: str, environ: Mapping[str, str] = os.environ) -> Mapp
         **_gemini(base).variables,
         "OPENAI_API_BASE": f"{base}/openai/v1",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        LANE_VARIABLE: base,
         **_past_proxies(environ),
     }
 

@@ -31,6 +31,7 @@ _SECRET_NAME = re.compile(
 )
 # Token counts and the like are no secrets.
 _OPEN_NAME = re.compile(r"(?:x-|anthropic-)ratelimit-", re.IGNORECASE)
+_SESSION_HEADER: Final = "mcp-session-id"
 # Of one connection only (RFC 9110, section 7.6.1), or written anew by each server.
 _HOP_NAMES: Final = frozenset(
     {
@@ -212,11 +213,16 @@ def request_of(exchange: Exchange, envelope: Envelope, body: bytes) -> HttpReque
 def open_headers(headers: Pairs) -> Pairs:
     """The headers that may be written down and sent again."""
     return tuple(
-        (name, value)
+        (name, _session_name(value) if name.lower() == _SESSION_HEADER else value)
         for name, value in headers
         if name.lower() not in _HOP_NAMES
         and (_OPEN_NAME.match(name) or not _SECRET_NAME.search(name))
     )
+
+
+def _session_name(value: str) -> str:
+    """Stands for the id of a tool server's session, which might let somebody in."""
+    return f"recorded-{hashlib.sha256(value.encode()).hexdigest()[:16]}"
 
 
 def parse_exchange(line: bytes, number: int) -> Exchange:

@@ -15,14 +15,20 @@ from bernstein_formats.errors import InvalidInput
 from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_rule_file import RULE_SET
 from bernstein_formats.http_rules import Fired, apply_rules
+from bernstein_formats.mcp_message import message_of
 
 Pairs = tuple[tuple[str, str], ...]
 
 # Headers that switch features; all others are left out.
-KEY_HEADERS: Final = ("anthropic-beta", "anthropic-version", "openai-beta", "x-codex-beta-features")
+KEY_HEADERS: Final = (
+    *("anthropic-beta", "anthropic-version", "openai-beta", "x-codex-beta-features"),
+    "mcp-protocol-version",
+)
 _LISTS: Final = frozenset({"anthropic-beta", "openai-beta", "x-codex-beta-features"})
 # Query members that carry a secret.
 SECRET_QUERY: Final = frozenset({"key", "api_key", "api-key", "access_token"})
+# Tool servers; the name of one follows.
+MCP_PATH: Final = "/mcp/"
 _SUFFIXES: Final = (
     (("/messages", "/messages/count_tokens"), Protocol.ANTHROPIC_MESSAGES),
     (("/chat/completions",), Protocol.OPENAI_CHAT),
@@ -55,7 +61,9 @@ class HttpRequest:
 
     @property
     def protocol(self) -> Protocol:
-        """What is spoken there, told by the end of the path."""
+        """What is spoken there, told by the end of the path; by its start for tool servers."""
+        if self.path.startswith(MCP_PATH):
+            return Protocol.MCP
         for endings, protocol in _SUFFIXES:
             if self.path.endswith(endings):
                 return protocol
@@ -130,14 +138,22 @@ def _body(request: HttpRequest, fired: Fired) -> tuple[JsonValue, str]:
 
     What is no JSON object, or could be read in two ways, counts by its bytes.
     """
-    in_path = _MODEL_IN_PATH.search(request.path)
-    model: JsonValue = in_path[1] if in_path else ""
+    model: JsonValue = _named_beside(request)
     parsed = _parsed(request.body)
     if parsed is None:
         return {"bytes": hashlib.sha256(request.body).hexdigest()}, str(model)
     apply_rules(request.protocol, parsed, fired)
     model = model or parsed.get("model")
     return {"json": parsed}, model if isinstance(model, str) else ""
+
+
+def _named_beside(request: HttpRequest) -> str:
+    """What the path names as the model; for a tool server what is asked of it."""
+    if request.protocol is Protocol.MCP:
+        message = message_of(request.body)
+        return message.subject if message else ""
+    in_path = _MODEL_IN_PATH.search(request.path)
+    return in_path[1] if in_path else ""
 
 
 def _parsed(body: bytes) -> dict[str, JsonValue] | None:

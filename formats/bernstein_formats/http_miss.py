@@ -13,6 +13,7 @@ from bernstein_formats.http_exchange import Exchange
 from bernstein_formats.http_key import Keyed
 from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_replay import MissKind, NoAnswer
+from bernstein_formats.mcp_message import error_answer
 
 CODE: Final = "REPLAY_MISS"
 _SHOWN_CHARACTERS: Final = 60
@@ -97,9 +98,10 @@ def miss_text(
     miss: NoAnswer, asked: Keyed, protocol: str, lane: str, near: Nearest | None = None
 ) -> str:
     """What the agent's user reads; code word and key first, because clients cut and wrap."""
+    about = "method" if protocol == Protocol.MCP else "model"
     start = (
         f"{CODE}: no recorded response for this {protocol} request"
-        f" (key {asked.key[:16]}, model {asked.model or 'not named'}, lane {lane})."
+        f" (key {asked.key[:16]}, {about} {asked.model or 'not named'}, lane {lane})."
     )
     parts = [start, _cause(miss)]
     if near is not None:
@@ -127,9 +129,13 @@ def error_status(protocol: Protocol) -> int:
     return 424 if protocol is Protocol.ANTHROPIC_MESSAGES else 400
 
 
-def error_body(protocol: Protocol, text: str, key: str = "", code: str = CODE) -> bytes:
-    """The protocol's own error."""
+def error_body(
+    protocol: Protocol, text: str, key: str = "", code: str = CODE, request_id: JsonValue = None
+) -> bytes:
+    """The protocol's own error; `request_id` is who asked, where messages have ids."""
     shown = text.encode("utf-8", "backslashreplace").decode()
+    if protocol is Protocol.MCP:
+        return error_answer(request_id, shown, key, code)
     body: dict[str, JsonValue]
     if protocol is Protocol.ANTHROPIC_MESSAGES:
         body = {

@@ -1,4 +1,4 @@
-"""The protocols that agents speak with their providers. Rules: docs/formats/llm-http.md."""
+"""What agents speak with providers and tool servers. Rules: docs/formats/llm-http.md."""
 
 from enum import StrEnum
 
@@ -10,5 +10,7 @@ class Protocol(StrEnum):
     OPENAI_CHAT = "openai.chat"
     OPENAI_RESPONSES = "openai.responses"
     GEMINI_GENERATE = "gemini.generate"
+    # Of tool servers.
+    MCP = "mcp"
     # Model lists, embeddings and the like: no rule applies.
     OTHER = "other"

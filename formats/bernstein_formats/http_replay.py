@@ -96,6 +96,13 @@ class LaneReplay:
             self._cut += not found.answer.is_whole
         return found
 
+    def take_unasked(self, key: str) -> Exchange | NoAnswer:
+        """Like `take` for what nobody asked for: that there is none is no miss."""
+        found = self._look_up(key)
+        if not isinstance(found, NoAnswer):
+            self._served += 1
+        return found
+
     def missed(self) -> None:
         """Count a request that no recording could answer, and close the lane."""
         self._misses += 1

@@ -16,7 +16,7 @@ from typing import Final
 
 from bernstein_formats.canonical import JsonValue, parse_json_unique
 from bernstein_formats.errors import InvalidInput
-from bernstein_formats.http_places import Place, objects
+from bernstein_formats.http_places import JsonObject, Place, objects
 from bernstein_formats.http_protocol import Protocol
 
 
@@ -46,6 +46,13 @@ class Rule:
     action: Action
     anchors: tuple[Anchor, ...]
     within: str
+    # "member" or "member=text": only bodies that have this are changed; empty: all.
+    condition: str = ""
+
+    def concerns(self, body: JsonObject) -> bool:
+        """Whether the rule looks at this body at all."""
+        member, _, text = self.condition.partition("=")
+        return not member or (member in body and text in ("", body[member]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,7 @@ def _rule(row: dict[str, JsonValue]) -> Rule:
         action=Action(str(row["do"])),
         anchors=tuple(map(_anchor, objects(row["places"]))),
         within=str(row.get("within", "")),
+        condition=str(row.get("if", "")),
     )
 
 

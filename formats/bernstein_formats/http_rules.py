@@ -42,6 +42,8 @@ def apply_rules(protocol: Protocol, body: JsonObject, fired: Fired) -> None:
         return
     tools = tools_by_call(body) if protocol is Protocol.ANTHROPIC_MESSAGES else {}
     for rule in rules:
+        if not rule.concerns(body):
+            continue
         places = [list(anchor.place.spots(body, tools)) for anchor in rule.anchors]
         fired.note(rule, _applied(rule, body, places))
 

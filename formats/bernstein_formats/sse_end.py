@@ -61,6 +61,8 @@ class StreamEnd:
         members = data if isinstance(data, dict) else {}
         ended = event.event in _LAST_EVENTS or members.get("type") in _LAST_EVENTS
         ended = ended or bool(members.get("error"))
+        if self._protocol is Protocol.MCP:
+            ended = "method" not in members and ("result" in members or "error" in members)
         gemini = self._protocol is Protocol.GEMINI_GENERATE and bool(reason)
         self.is_finished = self.is_finished or ended or gemini
 

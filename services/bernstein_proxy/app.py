@@ -19,7 +19,11 @@ from bernstein_proxy.requests import (
     is_hello,
     refusal,
 )
+from bernstein_proxy.tool_http import record_tool, replay_tool
+from bernstein_proxy.tool_pipe import serve_pipe
 
+# Tool servers on standard input and output, as `bernstein agent mcp` reaches them.
+TOOL_PIPES: Final = "mcp-stdio"
 PATH: Final = "/l/{token}/{provider}{rest:/?.*}"
 
 
@@ -55,14 +59,28 @@ class Agents:
             lane.answering.discard(task)
 
     async def _in_lane(self, request: web.Request, lane: Lane) -> web.StreamResponse:
+        if request.match_info["provider"] == TOOL_PIPES:
+            return await serve_pipe(request, lane, request.match_info["rest"].strip("/"))
         asked = asked_of(request)
+        if asked.protocol is Protocol.MCP:
+            return await self._of_tool(request, asked, lane)
         _check_budget(asked, lane)
         if lane.replay is not None:
             return await play(request, asked, lane, lane.replay)
-        if asked.provider not in lane.wanted.upstreams:
-            text = f"PROVIDER_MISSING: this lane has no provider {asked.provider!r}"
-            raise refusal(asked, text, "PROVIDER_MISSING")
+        _check_provider(asked, lane)
         return await relay(request, asked, lane, self._session)
+
+    async def _of_tool(self, request: web.Request, asked: Asked, lane: Lane) -> web.StreamResponse:
+        if lane.replay is not None:
+            return await replay_tool(request, asked, lane, lane.replay)
+        _check_provider(asked, lane)
+        return await record_tool(request, asked, lane, self._session)
+
+
+def _check_provider(asked: Asked, lane: Lane) -> None:
+    if asked.provider not in lane.wanted.upstreams:
+        text = f"PROVIDER_MISSING: this lane has no provider {asked.provider!r}"
+        raise refusal(asked, text, "PROVIDER_MISSING")
 
 
 def _check_budget(asked: Asked, lane: Lane) -> None:

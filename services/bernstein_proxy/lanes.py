@@ -7,14 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import structlog
+
 from bernstein_client.connection import Services
-from bernstein_formats.errors import Conflict, InvalidInput, NotFound, TooMany
+from bernstein_formats.errors import BernsteinError, Conflict, InvalidInput, NotFound, TooMany
+from bernstein_formats.http_exchange import Exchange
 from bernstein_formats.http_key import Keyed
 from bernstein_formats.http_replay import LaneReplay
 from bernstein_formats.http_rule_file import RULE_SET, Action
 from bernstein_formats.http_secrets import Redactor
+from bernstein_formats.mcp_order import Order
 from bernstein_formats.paths import check_run_id
-from bernstein_proxy.run_log import RecordedRun, RunLog
+from bernstein_proxy.run_log import Make, RecordedRun, RunLog
+from bernstein_proxy.tool_server import ToolServer
 from bernstein_proxy.upstream import Upstream
 from bernstein_runtime import limits
 
@@ -25,6 +30,7 @@ UNUSED_LISTED_MAX: Final = 100
 UNHELD_SECONDS: Final = 24 * 3600.0
 # How long it may take to notice that an agent that ended has left its requests.
 GRACE_SECONDS: Final = 0.5
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,46 @@ class Lane:
     used_at: float = field(default_factory=time.monotonic)
     # Requests that are being answered, and exchanges that are being stored.
     answering: set[asyncio.Task[object]] = field(default_factory=set)
-    storing: set[asyncio.Task[bool]] = field(default_factory=set)
+    storing: set[asyncio.Task[Exchange | None]] = field(default_factory=set)
+    # Tool servers whose traffic it replays, by path.
+    tool_servers: dict[str, ToolServer] = field(default_factory=dict)
+    # How many of what arrived were no model calls.
+    tool_messages: int = 0
 
     def has_budget(self) -> bool:
-        return not self.wanted.budget or self.arrived < self.wanted.budget
+        return not self.wanted.budget or self.arrived - self.tool_messages < self.wanted.budget
+
+    def arrive_at_tool(self) -> int:
+        """Like `arrive`, for what no budget counts."""
+        self.tool_messages += 1
+        return self.arrive()
+
+    def store(self, seq: int, make: Make) -> asyncio.Task[Exchange | None]:
+        """Keep request `seq` whatever becomes of the caller; None: it is not kept, and the account
+        says why."""
+        storing = asyncio.get_running_loop().create_task(self._stored(seq, make))
+        self.storing.add(storing)
+        storing.add_done_callback(self.storing.discard)
+        return storing
+
+    async def _stored(self, seq: int, make: Make) -> Exchange | None:
+        try:
+            exchange = await self.log.record(make)
+        except BernsteinError as error:
+            log.warning("not_recorded", reason=error.reason, error=error.message)
+            self.fail(f"request {seq} is not recorded: {error.message} [{error.reason}]")
+            return None
+        self.recorded += 1
+        self.cut += not exchange.answer.is_whole
+        return exchange
+
+    def tool_server(self, path: str) -> ToolServer:
+        """The replayed traffic of the tool server at this path."""
+        assert isinstance(self.log, RecordedRun)
+        if path not in self.tool_servers:
+            rows = Order(self.log.exchanges, self.wanted.lane, path)
+            self.tool_servers[path] = ToolServer(rows)
+        return self.tool_servers[path]
 
     def arrive(self) -> int:
         """The number of a request, in the order of arrival."""
@@ -159,12 +201,12 @@ class Lanes:
                         " lane of its own",
                         lane=wanted.lane,
                     )
-            log = self._logs.get(wanted.run_id)
-            if log is None:
-                log = await asyncio.to_thread(self._log, wanted)
-                self._logs[wanted.run_id] = log
-            replay = log.lane(wanted.lane) if isinstance(log, RecordedRun) else None
-            lane = Lane(wanted, log, replay)
+            run_log = self._logs.get(wanted.run_id)
+            if run_log is None:
+                run_log = await asyncio.to_thread(self._log, wanted)
+                self._logs[wanted.run_id] = run_log
+            replay = run_log.lane(wanted.lane) if isinstance(run_log, RecordedRun) else None
+            lane = Lane(wanted, run_log, replay)
             self._open[lane.token] = lane
             return lane
 

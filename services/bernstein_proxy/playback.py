@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from aiohttp import web
 
 from bernstein_formats.errors import BernsteinError
-from bernstein_formats.http_exchange import Answer, End, Envelope, Exchange, body_of
+from bernstein_formats.http_exchange import End, Envelope, Exchange, body_of
 from bernstein_formats.http_key import HttpRequest, Keyed, keyed
 from bernstein_formats.http_miss import CODE, error_status, miss_text, nearest
+from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_replay import LaneReplay, MissKind, NoAnswer
+from bernstein_formats.mcp_message import message_of
 from bernstein_proxy.lanes import Lane
 from bernstein_proxy.requests import Asked, error_response, read_request
 from bernstein_proxy.run_log import RecordedRun
@@ -21,19 +24,66 @@ from bernstein_proxy.sending import Stream
 COMPARED_MAX: Final = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The recorded answer to a request."""
+
+    exchange: Exchange
+    envelope: Envelope
+    body: bytes
+
+    def pieces(self) -> Iterator[bytes]:
+        """As they arrived."""
+        at = 0
+        for size, _ in self.envelope.chunks:
+            yield self.body[at : at + size]
+            at += size
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """Why there is none, for the agent to read."""
+
+    text: str
+    code: str
+    key: str
+
+    def response(self, whole: HttpRequest) -> web.Response:
+        """In the protocol's own shape."""
+        protocol = whole.error_protocol
+        message = message_of(whole.body) if protocol is Protocol.MCP else None
+        return error_response(
+            error_status(protocol),
+            protocol,
+            self.text,
+            self.code,
+            key=self.key,
+            request_id=message.request_id if message else None,
+        )
+
+
 async def play(
     request: web.Request, asked: Asked, lane: Lane, replay: LaneReplay
 ) -> web.StreamResponse:
     """Answer a request of a lane that replays."""
     lane.arrive()
-    whole = lane.log.redactor.redacted(await read_request(request, asked))
-    found = keyed(whole)
-    taken = replay.take(found.key)
+    whole = await read_request(request, asked)
+    found = await look_up(whole, lane, replay)
+    if isinstance(found, NotFound):
+        return found.response(whole)
+    return await _send(request, found)
+
+
+async def look_up(whole: HttpRequest, lane: Lane, replay: LaneReplay) -> Found | NotFound:
+    """The answer whose turn it is; it counts as used."""
+    whole = lane.log.redactor.redacted(whole)
+    asked = keyed(whole)
+    taken = replay.take(asked.key)
     assert isinstance(lane.log, RecordedRun)
     if isinstance(taken, NoAnswer):
-        return await _miss(taken, whole, found, lane, replay)
+        return NotFound(await _miss(taken, whole, asked, lane, replay), CODE, asked.key)
     if taken.request != body_of(whole.body):
-        lane.mask(found)
+        lane.mask(asked)
     try:
         envelope, body = await asyncio.to_thread(lane.log.answer, taken)
         await lane.log.served(taken)
@@ -41,20 +91,17 @@ async def play(
         replay.missed()
         text = f"{error.reason}: {error.message}"
         lane.fail(text)
-        return _error(whole, text, error.reason, found.key)
-    return await _send(request, taken.answer, envelope, body)
+        return NotFound(text, error.reason, asked.key)
+    return Found(taken, envelope, body)
 
 
-async def _send(
-    request: web.Request, answer: Answer, envelope: Envelope, body: bytes
-) -> web.StreamResponse:
+async def _send(request: web.Request, found: Found) -> web.StreamResponse:
     """The recorded bytes, pieces and ending; an answer that the agent left is held open."""
-    out, at = Stream(request), 0
+    answer, out = found.exchange.answer, Stream(request)
     if answer.status:
-        await out.start(answer.status, envelope.response_headers)
-        for size, _ in envelope.chunks:
-            await out.write(body[at : at + size])
-            at += size
+        await out.start(answer.status, found.envelope.response_headers)
+        for piece in found.pieces():
+            await out.write(piece)
     if answer.end is End.CLIENT_GONE:
         # Ended from outside: by the agent that leaves as it left before, or by the lane's end.
         await asyncio.Event().wait()
@@ -64,7 +111,7 @@ async def _send(
 
 async def _miss(
     miss: NoAnswer, whole: HttpRequest, found: Keyed, lane: Lane, replay: LaneReplay
-) -> web.Response:
+) -> str:
     near = None
     if miss.kind is MissKind.NOT_RECORDED:
         assert isinstance(lane.log, RecordedRun)
@@ -76,12 +123,7 @@ async def _miss(
     text = miss_text(miss, found, whole.protocol, lane.wanted.lane, near)
     if miss.kind is not MissKind.LATCHED:
         lane.fail(text)
-    return _error(whole, text, CODE, found.key)
-
-
-def _error(whole: HttpRequest, text: str, code: str, key: str) -> web.Response:
-    protocol = whole.error_protocol
-    return error_response(error_status(protocol), protocol, text, code, key=key)
+    return text
 
 
 def _compared(

@@ -6,29 +6,26 @@ when the exchange is stored; where that fails it sees a broken stream.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-import structlog
 from aiohttp import ClientError, ClientResponse, ClientSession, web
 
 from bernstein_client.exchanges import Recorded
-from bernstein_formats.errors import BernsteinError, ProviderFailed
-from bernstein_formats.http_answer_text import readable
-from bernstein_formats.http_exchange import Answer, End, body_of, envelope_of, exchange_of
-from bernstein_formats.http_key import HttpRequest, Pairs, keyed
-from bernstein_formats.http_mutations import mutation_events
+from bernstein_formats.errors import ProviderFailed
+from bernstein_formats.http_exchange import Answer, End, body_of
+from bernstein_formats.http_key import HttpRequest, Pairs
 from bernstein_formats.http_protocol import Protocol
-from bernstein_formats.http_secrets import secrets_in
 from bernstein_formats.sse_end import StreamEnd, whole_end
 from bernstein_proxy.lanes import Lane
+from bernstein_proxy.recording import Said, recorded
 from bernstein_proxy.requests import Asked, read_request
 from bernstein_proxy.sending import Stream
 
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 # The answer of a request that is being sent.
 Sending = Awaitable[ClientResponse]
-log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -45,11 +42,17 @@ class Got:
     chunks: list[tuple[int, float]] = field(default_factory=list)
     size: int = 0
     stream: StreamEnd | None = None
+    # The answer of a tool server, which the agent acts on when it has come and not when the stream
+    # ends: kept back until it is stored.
+    held: bytes = b""
 
     def take(self, piece: bytes) -> None:
         self.pieces.append(piece)
         self.size += len(piece)
         self.chunks.append((len(piece), round((self.clock() - self.began) * 1000, 1)))
+        if self.protocol is Protocol.MCP and self.stream is not None:
+            self.stream.feed(piece)
+            self.held = piece if self.stream.is_finished else b""
 
     def answer(self, body: bytes, end: End) -> Answer:
         is_finished, stop_reason = self._seen_end(body)
@@ -65,7 +68,8 @@ class Got:
 
     def _seen_end(self, body: bytes) -> tuple[bool | None, str]:
         if self.stream is not None:
-            self.stream.feed(body)
+            if self.protocol is not Protocol.MCP:
+                self.stream.feed(body)
             return self.stream.is_finished, self.stream.stop_reason
         return whole_end(self.protocol, body, self.encoding)
 
@@ -74,29 +78,31 @@ async def relay(
     request: web.Request, asked: Asked, lane: Lane, session: ClientSession
 ) -> web.StreamResponse:
     """Answer a request of a lane that records, and store the exchange whatever becomes of it."""
-    seq = lane.arrive()
+    is_tool = asked.protocol is Protocol.MCP
+    seq = lane.arrive_at_tool() if is_tool else lane.arrive()
     whole = await read_request(request, asked)
     loop = asyncio.get_running_loop()
     got = Got(loop.time, loop.time(), whole.protocol)
     out = Stream(request)
     end = End.CLIENT_GONE
     try:
-        end = await _pass_on(out, _sending(whole, asked, lane, session), got)
+        end = await _pass_on(out, sending(whole, asked, lane, session), got)
     except ConnectionError:
         pass  # the agent left
     except ProviderFailed as error:
         end = End.ABORTED
         lane.note(f"request {seq}: {error.message}")
     finally:
-        storing = loop.create_task(_store(lane, seq, whole, got, end))
-        lane.storing.add(storing)
-        storing.add_done_callback(lane.storing.discard)
-    is_stored = await asyncio.shield(storing)
+        storing = lane.store(seq, partial(_recorded, lane, seq, whole, got, end))
+    is_stored = await asyncio.shield(storing) is not None
+    if is_stored and got.held:
+        await out.write(got.held)
     await out.finish(end if is_stored else End.ABORTED)
     return out.response
 
 
-def _sending(whole: HttpRequest, asked: Asked, lane: Lane, session: ClientSession) -> Sending:
+def sending(whole: HttpRequest, asked: Asked, lane: Lane, session: ClientSession) -> Sending:
+    """The request to the lane's provider."""
     upstream = lane.wanted.upstreams[asked.provider]
     return session.request(
         whole.method,
@@ -143,34 +149,14 @@ async def _pieces(out: Stream, response: ClientResponse, got: Got) -> End:
         got.take(piece)
         if got.size > ANSWER_BYTES_MAX:
             return End.ABORTED
+        if got.held:
+            return End.COMPLETE
         await out.write(piece)
 
 
-async def _store(lane: Lane, seq: int, whole: HttpRequest, got: Got, end: End) -> bool:
-    """Whether the exchange is kept; where not, the lane's account says why."""
-
-    def recorded() -> Recorded:
-        body = b"".join(got.pieces)
-        answer = got.answer(body, end)
-        asked, text = lane.log.redactor.redacted(whole), readable(body, got.encoding)
-        envelope = envelope_of(asked, got.headers, got.chunks)
-        name, found = lane.wanted.lane, keyed(asked)
-        exchange = replace(
-            exchange_of(name, seq, asked, found, answer=answer, envelope=envelope),
-            redaction_key=lane.log.redactor.key_id if asked.redacted else "",
-            quarantined=secrets_in(text),
-            mutations=tuple(mutation_events(text, name, seq)),
-        )
-        return Recorded(exchange, envelope.data(), asked.body, body)
-
-    try:
-        exchange = await lane.log.record(recorded)
-    except BernsteinError as error:
-        log.warning("not_recorded", reason=error.reason, error=error.message)
-        lane.fail(f"request {seq} is not recorded: {error.message} [{error.reason}]")
-        return False
+def _recorded(lane: Lane, seq: int, whole: HttpRequest, got: Got, end: End) -> Recorded:
+    body = b"".join(got.pieces)
+    said = Said(got.answer(body, end), body, got.headers, tuple(got.chunks), got.encoding)
     if got.stream is not None and got.stream.trouble:
         lane.note(f"request {seq}: the end of its answer was not seen: {got.stream.trouble}")
-    lane.recorded += 1
-    lane.cut += not exchange.answer.is_whole
-    return True
+    return recorded(lane, seq, whole, said)

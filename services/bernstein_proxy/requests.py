@@ -9,10 +9,11 @@ from typing import Final
 from aiohttp import web
 from yarl import URL
 
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.http_key import HttpRequest, Pairs
 from bernstein_formats.http_miss import error_body, error_status
 from bernstein_formats.http_protocol import Protocol
-from bernstein_proxy.upstream import BASE_URLS
+from bernstein_proxy.upstream import BASE_URLS, TOOL_SERVERS
 
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 UNEXPECTED_PATH: Final = "UNEXPECTED_PATH"
@@ -40,11 +41,19 @@ class Asked:
     # What is spoken there, as far as errors go.
     protocol: Protocol
 
+    @property
+    def path(self) -> str:
+        """The path that keys and rows have."""
+        return f"/{self.provider}/{self.rest}" if self.rest else f"/{self.provider}"
+
 
 def asked_of(request: web.Request) -> Asked:
     """The request's place. Raises Refused for a path that no known client calls."""
     raw = request.rel_url.raw_path.split("/", 4)
     provider, rest = raw[3], raw[4] if len(raw) > 4 else ""
+    if provider == TOOL_SERVERS:
+        name, _, rest = rest.partition("/")
+        provider = f"{TOOL_SERVERS}/{name}"
     place = HttpRequest(request.method, f"/{provider}/{rest}", (), (), b"")
     protocol = place.error_protocol
     found = Asked(provider, rest, request.rel_url.raw_query_string, protocol)
@@ -53,7 +62,8 @@ def asked_of(request: web.Request) -> Asked:
         # Clients fall back to HTTP at 426, and at nothing else (measured).
         response = error_response(426, protocol, text, "UPGRADE_REQUIRED")
         raise Refused("", "UPGRADE_REQUIRED", response)
-    if provider not in BASE_URLS or request.method == "HEAD" or not _is_known(place):
+    is_provider = provider in BASE_URLS or place.protocol is Protocol.MCP
+    if not is_provider or request.method == "HEAD" or not _is_known(place):
         text = f"{UNEXPECTED_PATH}: {request.method} {place.path[:200]} is no model call known here"
         raise Refused(text, UNEXPECTED_PATH, error_response(404, protocol, text, UNEXPECTED_PATH))
     return found
@@ -82,7 +92,7 @@ async def read_request(request: web.Request, asked: Asked) -> HttpRequest:
         raise Refused(text, "LIMIT_EXCEEDED", response) from None
     return HttpRequest(
         method=request.method,
-        path=f"/{asked.provider}/{asked.rest}",
+        path=asked.path,
         query=tuple(URL(f"?{asked.query}", encoded=True).query.items()),
         headers=sent_headers(request),
         body=body,
@@ -110,11 +120,12 @@ def error_response(
     code: str,
     *,
     key: str = "",
+    request_id: JsonValue = None,
 ) -> web.Response:
     """An error in the protocol's own shape, with the header that stops retries."""
     return web.Response(
         status=status,
-        body=error_body(protocol, text, key, code),
+        body=error_body(protocol, text, key, code, request_id),
         content_type=_JSON,
         headers={"x-should-retry": "false"},
     )

@@ -21,6 +21,9 @@ BASE_URLS: Final = {
     "openai": "https://api.openai.com/v1",
     "gemini": "https://generativelanguage.googleapis.com",
 }
+# Where servers of the Model Context Protocol are: this, and the name that the user gave it.
+TOOL_SERVERS: Final = "mcp"
+_TOOL_SERVER: Final = re.compile(rf"{TOOL_SERVERS}/[A-Za-z0-9._-]{{1,64}}")
 # Gemini's version, which some of its clients leave out.
 _GEMINI_VERSION: Final = "v1beta"
 _KEY_HEADERS: Final = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
@@ -52,13 +55,16 @@ class Upstream:
             rest = rest.removeprefix("v1/")
         if self.name == "gemini" and rest.partition("/")[0] == "models":
             rest = f"{_GEMINI_VERSION}/{rest}"
-        address = f"{self.base_url.rstrip('/')}/{rest}"
+        address = f"{self.base_url.rstrip('/')}/{rest}" if rest else self.base_url
         query = "&".join(pair for pair in query.split("&") if not _is_secret(pair))
         return URL(f"{address}?{query}" if query else address, encoded=True)
 
     def headers(self, sent: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """The agent's headers with the real key in the place of its own."""
-        headers = [(name, value) for name, value in sent if name.lower() not in _LEFT_OUT]
+        # A tool server's own key is the agent's affair: it goes to that server and nowhere else.
+        is_tool = self.name.startswith(f"{TOOL_SERVERS}/")
+        left_out = _LEFT_OUT - {"authorization"} if is_tool else _LEFT_OUT
+        headers = [(name, value) for name, value in sent if name.lower() not in left_out]
         # What is stored shall be readable, and fit every client.
         headers.append(("Accept-Encoding", "identity"))
         if self.api_key and self.name in _KEY_HEADERS:
@@ -75,9 +81,11 @@ def _is_secret(pair: str) -> bool:
 
 def upstream(name: str, base_url: str, api_key: str) -> Upstream:
     """A provider as configured; without an address its public one. Raises InvalidInput."""
-    if name not in BASE_URLS:
+    if name not in BASE_URLS and not (_TOOL_SERVER.fullmatch(name) and base_url):
         raise InvalidInput(
-            f"provider {name!r}: the proxy speaks to {', '.join(sorted(BASE_URLS))}", name=name
+            f"provider {name!r}: the proxy speaks to {', '.join(sorted(BASE_URLS))}, and to tool"
+            f" servers, mcp/NAME with an address",
+            name=name,
         )
     base_url = base_url or BASE_URLS[name]
     found = Upstream(name, base_url, api_key, _proxy_for(base_url))

@@ -5,13 +5,16 @@ from pathlib import Path
 import click
 
 from bernstein_cli.agent_run import finish_run
+from bernstein_cli.commands.agent_mcp import mcp
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.tool_servers import tool_servers_option
 from bernstein_client.agent_rows import create_run, started_event
 from bernstein_client.agent_settings import CLIENTS
 from bernstein_client.connection import Services
 from bernstein_client.provider_environment import all_providers
 from bernstein_client.proxy import LaneWanted, ProxyClient
+from bernstein_client.recorder import Provider
 from bernstein_runtime.clock import SystemClock
 
 
@@ -23,6 +26,9 @@ def agent() -> None:
     """
 
 
+agent.add_command(mcp)
+
+
 @agent.command()
 @click.argument("client", type=click.Choice(sorted(CLIENTS)))
 @click.option("--run", "run_id", default="", metavar="RUN", help="A run with open lanes; else new.")
@@ -31,6 +37,7 @@ def agent() -> None:
 @click.option(
     "--budget", default=0, type=click.IntRange(min=0), help="The most model calls; 0: no limit."
 )
+@tool_servers_option
 @json_option
 @sdd_dir_option
 def env(
@@ -40,6 +47,7 @@ def env(
     replay_run_id: str,
     lane: str,
     budget: int,
+    tool_servers: tuple[Provider, ...],
     as_json: bool,
     sdd_dir: Path,
 ) -> int:
@@ -48,7 +56,7 @@ def env(
     The lane stays open until `bernstein agent end RUN`, or a day without a call.
     """
     require_folder(sdd_dir)
-    providers = () if replay_run_id else all_providers()
+    providers = () if replay_run_id else (*all_providers(), *tool_servers)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
             replay_run_id = services.journal.get_run(replay_run_id).run_id
@@ -57,7 +65,7 @@ def env(
         services.journal.append_many(run_id, [started_event(lane, client=client)])
         wanted = LaneWanted(run_id, lane, replay_run_id, budget, providers)
         base_url = proxy.open_lane(wanted, hold=False)
-    settings = CLIENTS[client](base_url)
+    settings = CLIENTS[client](base_url).with_lane(base_url)
     if as_json:
         document(
             {

@@ -12,11 +12,13 @@ import click
 from bernstein_cli.agent_run import finish_run
 from bernstein_cli.output import document
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.tool_servers import tool_servers_option
 from bernstein_client.agent_rows import create_run, started_event
 from bernstein_client.agent_settings import for_command
 from bernstein_client.connection import Services
 from bernstein_client.provider_environment import all_providers
 from bernstein_client.proxy import LaneWanted, ProxyClient
+from bernstein_client.recorder import Provider
 from bernstein_formats.errors import BernsteinError, InvalidInput
 from bernstein_runtime.clock import SystemClock
 
@@ -31,6 +33,7 @@ from bernstein_runtime.clock import SystemClock
 @click.option(
     "--require-complete", is_flag=True, help="Exit 11 when recorded calls were not asked for."
 )
+@tool_servers_option
 @json_option
 @sdd_dir_option
 def record(
@@ -40,6 +43,7 @@ def record(
     lane: str,
     budget: int,
     require_complete: bool,
+    tool_servers: tuple[Provider, ...],
     as_json: bool,
     sdd_dir: Path,
 ) -> int:
@@ -51,7 +55,7 @@ def record(
     incomplete. With --json the command's output goes to stderr.
     """
     require_folder(sdd_dir)
-    providers = () if replay_run_id else all_providers()
+    providers = () if replay_run_id else (*all_providers(), *tool_servers)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
             replay_run_id = services.journal.get_run(replay_run_id).run_id
