@@ -25,7 +25,7 @@ from bernstein_formats.fingerprint import (
     FingerprintMetadata,
     compute_fingerprint,
 )
-from bernstein_formats.strict_json import canonicalize
+from bernstein_formats.strict_json import canonical_copy, canonicalize
 
 CHUNK_CHARACTERS: Final = 32
 DEFAULT_BUDGET: Final = 8192
@@ -71,14 +71,13 @@ class Node:
     def read(self, channel: str) -> JsonValue:
         """A channel as it was before this step."""
         self._around.reducer(channel)
-        return self._views[channel]
+        return canonical_copy(self._views[channel])  # its neighbours read the same
 
     def write(self, channel: str, value: JsonValue) -> None:
         """Write to a channel; seen by the steps to come. Raises CanonicalizationError."""
         self._around.reducer(channel)
-        canonicalize(value)
         key = WriteKey(self._step, self.name, len(self.writes))
-        self.writes.append((channel, Write(key, value)))
+        self.writes.append((channel, Write(key, canonical_copy(value))))
 
     def ask(
         self,
@@ -116,18 +115,20 @@ class Node:
     def tool(
         self, name: str, arguments: Mapping[str, JsonValue], function: Callable[..., JsonValue]
     ) -> JsonValue:
-        """Call a tool as `function(**arguments)`; a replay takes the recorded result instead."""
+        """Call a tool as `function(**arguments)`; a replay takes the recorded result instead.
+
+        The result is the same in both: in its canonical form, so that a tuple becomes a list.
+        """
         arguments_sha256 = sha256(canonicalize(dict(arguments))).hexdigest()
         then = self._recorded_tool()
         if then is not None:
             now = ToolRecord(name, arguments_sha256, then.result)
             self._same(links.compare_tools(then, now, self._place))
             self.actions.append(now)
-            return then.result
-        result = function(**arguments)
-        canonicalize(result)
+            return canonical_copy(then.result)
+        result = canonical_copy(function(**arguments))
         self.actions.append(ToolRecord(name, arguments_sha256, result))
-        return result
+        return canonical_copy(result)
 
     def _observed(
         self,
@@ -138,7 +139,7 @@ class Node:
     ) -> str:
         pieces = tuple(_pieces(answered.text, then.chunk_lengths if then else ()))
         chunks = [Chunk(self._turn_id, at, text) for at, text in enumerate(pieces)]
-        writer = f"{self.name}.{len(self.actions)}"
+        writer = f"{self.name}.{len(self.actions):06}"  # sorts by number
         observed = self._around.observers.watch(chunks, self._step, writer)
         ask = _ask_record(answered, composed, made, pieces, observed)
         if then is not None:

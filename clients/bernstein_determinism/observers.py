@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from bernstein_determinism.channels import Write, WriteKey
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import AsyncObserverError, ObserverContractError
-from bernstein_formats.strict_json import canonicalize
+from bernstein_formats.strict_json import canonical_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _verdicts(observer: StreamObserver, chunk: Chunk) -> tuple[Continue | Stop |
             close()
         raise _is_async(observer.name)
     given = answer if isinstance(answer, tuple) else (answer,)
-    verdicts = tuple(each for each in given if isinstance(each, Continue | Stop | Emit))
+    verdicts = tuple(_own(each) for each in given if isinstance(each, Continue | Stop | Emit))
     if len(verdicts) != len(given):
         raise ObserverContractError(
             f"observer {observer.name!r} answered chunk {chunk.index} with a"
@@ -144,11 +144,17 @@ def _verdicts(observer: StreamObserver, chunk: Chunk) -> tuple[Continue | Stop |
     return verdicts
 
 
+def _own(verdict: Continue | Stop | Emit) -> Continue | Stop | Emit:
+    """As it is now: the observer may go on with what it emitted."""
+    if isinstance(verdict, Emit):
+        return Emit(verdict.channel, canonical_copy(verdict.payload))
+    return verdict
+
+
 def _told(
     chunk: Chunk, observer: StreamObserver, verdict: Continue | Stop | Emit
 ) -> tuple[int, str, str, JsonValue]:
     if isinstance(verdict, Emit):
-        canonicalize(verdict.payload)
         return chunk.index, observer.name, f"emit {verdict.channel}", verdict.payload
     reason = verdict.reason if isinstance(verdict, Stop) else ""
     return chunk.index, observer.name, "stop", reason

@@ -10,9 +10,9 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
-from bernstein_formats.canonical import JsonValue, parse_json
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import InvalidInput, PromptBudgetError
-from bernstein_formats.strict_json import canonicalize
+from bernstein_formats.strict_json import canonical_copy
 
 BUDGET_BUCKET: Final = 256
 _JOINT: Final = "\n\n"
@@ -64,8 +64,7 @@ class StaticContext:
 
     def __post_init__(self) -> None:
         """Raises CanonicalizationError for what is no plain data."""
-        config = parse_json(canonicalize(self.config))
-        object.__setattr__(self, "config", _frozen(config))
+        object.__setattr__(self, "config", _frozen(canonical_copy(self.config)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from bernstein_determinism.symptoms import Kind
 from bernstein_determinism.turn_record import StepRecord, TurnRecord
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import DeterminismError
-from bernstein_formats.strict_json import canonicalize
+from bernstein_formats.strict_json import canonical_copy, canonicalize
 
 # What it returns is not looked at: a node says what it has to say on channels.
 NodeFunction: TypeAlias = Callable[[Node], object]
@@ -37,18 +37,21 @@ class Turn:
         recorded: TurnRecord | None = None,
     ) -> None:
         """`recorded` is the turn that this one replays. Raises CanonicalizationError."""
-        canonicalize(turn_input)
         self.turn_id = turn_id
-        self.input = turn_input
+        self._input = canonical_copy(turn_input)
         self.recorded = recorded
         self._around = around
         self._steps: list[StepRecord] = []
         self._states = {name: each.empty() for name, each in around.channels.items()}
 
+    @property
+    def input(self) -> JsonValue:
+        """What the turn is about; a copy each time, as is all that an agent is given."""
+        return canonical_copy(self._input)
+
     def read(self, channel: str) -> JsonValue:
         """A channel as it is after the last step."""
-        view: JsonValue = self._around.reducer(channel).view(self._states[channel])
-        return view
+        return canonical_copy(self._around.reducer(channel).view(self._states[channel]))
 
     def step(self, nodes: Mapping[str, NodeFunction]) -> None:
         """Run nodes side by side; their writes are joined when all have ended.
@@ -73,7 +76,7 @@ class Turn:
             turn_id=self.turn_id,
             mode=self._around.mode,
             version=self._around.version,
-            input=self.input,
+            input=self._input,
             steps=tuple(self._steps),
             views={name: self.read(name) for name in sorted(self._states)},
         )

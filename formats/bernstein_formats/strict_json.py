@@ -9,7 +9,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Final
 
-from bernstein_formats.canonical import JsonValue, Profile, canonical_bytes
+from bernstein_formats.canonical import JsonValue, Profile, canonical_bytes, parse_json
 from bernstein_formats.errors import CanonicalizationError
 
 MAX_DEPTH: Final = 128
@@ -33,6 +33,14 @@ def canonicalize(value: object) -> bytes:
         return canonical_bytes(_Reading().plain(value, "", ()), Profile.JCS)
     except RecursionError:
         raise _refused("", "nested deeper than what is left of the program's stack") from None
+
+
+def canonical_copy(value: object) -> JsonValue:
+    """The value as its canonical form has it (lists for tuples), sharing nothing with it.
+
+    Raises CanonicalizationError.
+    """
+    return parse_json(canonicalize(value))
 
 
 class _Reading:

@@ -1,5 +1,6 @@
 """Turns in memory: equal whatever the threads do, and each broken link has its name."""
 
+import json
 import threading
 from dataclasses import replace
 from decimal import Decimal
@@ -434,3 +435,97 @@ def test_ids_of_a_runtime_increase_even_where_the_clock_stands_still():
     made, _ = memory_runtime(echo, CHANNELS, ids=UlidFactory(lambda: 5, lambda: 0))
     rows = [made.take_turn(no_steps, "x") for _ in range(5)]
     assert [row.record_id for row in rows] == sorted({row.record_id for row in rows})
+
+
+# --- values belong to the record --------------------------------------------------------------
+
+
+def changes_a_tools_result(turn):
+    def node(node):
+        found = node.tool("list", {}, lambda: (1, 2))
+        found.append(3)
+        node.write("notes", found)
+
+    turn.step({"n": node})
+
+
+def changes_the_input(turn):
+    def node(node):
+        turn.input.append("more")
+        node.write("notes", turn.input)
+
+    turn.step({"n": node})
+
+
+def changes_what_it_read(turn):
+    turn.step({"n": lambda node: node.write("notes", 1)})
+    turn.read("notes").append("dirty")
+    is_changed = threading.Event()
+
+    def changes(node):
+        node.read("notes").append("dirty")
+        is_changed.set()
+
+    def reads(node):
+        is_changed.wait()
+        node.write("last", node.read("notes"))
+
+    turn.step({"a": changes, "b": reads})
+
+
+def changes_what_it_wrote(turn):
+    def node(node):
+        value: list[Any] = [1]
+        node.write("notes", value)
+        value.append("dirty")
+
+    turn.step({"n": node})
+
+
+@pytest.mark.parametrize(
+    ("run", "notes"),
+    [
+        (changes_a_tools_result, [[1, 2, 3]]),
+        (changes_the_input, [["tea"]]),
+        (changes_what_it_read, [1]),
+        (changes_what_it_wrote, [[1]]),
+    ],
+)
+def test_a_value_that_an_agent_changes_is_its_own_copy_and_a_replay_repeats_it(run, notes):
+    row = taken(run, ("tea",))
+    assert row.views["notes"] == notes
+    assert row.views["last"] == ([1] if run is changes_what_it_read else None)
+    recorded = parse_turn(json.loads(json.dumps(row.payload())))
+    assert replay_turn(recorded, run, replaying()).row.content_sha256() == row.content_sha256()
+
+
+def test_what_an_observer_emits_stays_as_it_was_when_it_was_emitted():
+    class Collects:
+        name = "collects"
+
+        def __init__(self):
+            self.seen = []
+
+        def on_chunk(self, chunk):
+            self.seen.append(chunk.index)
+            return Emit("notes", self.seen)
+
+    def asks(turn):
+        turn.step({"n": lambda node: node.ask(part("tea"))})
+
+    row = taken(asks, respond=lambda _: "x" * 70, observers=[Collects])
+    assert row.views["notes"] == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_envelopes_of_many_calls_are_in_the_order_of_the_calls():
+    class Tells:
+        name = "tells"
+
+        def on_chunk(self, chunk):
+            return Emit("notes", chunk.text)
+
+    def asks(turn):
+        turn.step({"n": lambda node: [node.ask(part(f"{number}")) for number in range(12)]})
+
+    row = taken(asks, respond=str, observers=[Tells])
+    assert row.views["notes"] == [str(number) for number in range(12)]
