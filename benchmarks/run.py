@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import rows
+from benchmarks.agent_proxies import agent_proxies
 from benchmarks.appends import appends
 from benchmarks.commands import commands, idle_services
 from benchmarks.goals import goal_of
@@ -135,6 +136,7 @@ GROUPS: dict[str, Group] = {
     **{name: in_one_process(name) for name in IN_ONE_PROCESS},
     "memory": memory,
     "appends": appends,
+    "agent-proxies": agent_proxies,
     "recordings": recordings,
 }
 HEADER = f"{'metric':42} {'ours':>14} {'peer':>14} {'ratio':>9} {'goal':>9}  met"
