@@ -33,6 +33,10 @@ class AgentVerdict:
             return exit_codes.REPLAY_INCOMPLETE
         return exit_codes.OK
 
+    def count(self, name: str) -> int:
+        """A number of all lanes together."""
+        return sum(int(getattr(each, name)) for each in self.accounts)
+
     def document(self) -> dict[str, Any]:
         """The members of the JSON document."""
         return {
@@ -40,7 +44,7 @@ class AgentVerdict:
             "head": self.head,
             "recorded_head": self.recorded_head or None,
             "agent_exit_code": self.agent_exit_code,
-            "lanes": [_lane_document(each) for each in self.accounts],
+            "lanes": [lane_document(each) for each in self.accounts],
         }
 
     def say(self) -> None:
@@ -91,6 +95,7 @@ def _say_account(account: LaneAccount) -> None:
         remark(
             f"lane {account.lane}: hits {account.served}, misses {account.misses}, left"
             f" {account.unused_count}, cut {account.cut}{_masked(account)}"
+            f"{f', out of turn {account.late}' if account.late else ''}"
         )
     else:
         remark(f"lane {account.lane}: recorded {account.recorded}, cut {account.cut}")
@@ -108,7 +113,7 @@ def _masked(account: LaneAccount) -> str:
     return f", masked: {names}" if names else ""
 
 
-def _lane_document(account: LaneAccount) -> dict[str, Any]:
+def lane_document(account: LaneAccount) -> dict[str, Any]:
     return {
         "lane": account.lane,
         "replay_of": account.replay_run_id or None,
@@ -118,6 +123,7 @@ def _lane_document(account: LaneAccount) -> dict[str, Any]:
         "left": account.unused_count,
         "cut": account.cut,
         "refused": account.refused,
+        "late": account.late,
         "unexpected_path": account.unexpected_path,
         "masked": dict(account.masked),
         "failures": list(account.failures),

@@ -36,7 +36,7 @@ COMMANDS = {
     "run": ("bernstein_cli.commands.run:run", "Run a plan and record it, or replay a run."),
     "record": (
         "bernstein_cli.commands.record:record",
-        "Record the model traffic of any agent command, or replay it.",
+        "Record the model traffic of any agent command.",
     ),
     "agent": (
         "bernstein_cli.commands.agent:agent",
@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "replay": (
         "bernstein_cli.commands.replay:replay",
-        "Show, verify, re-derive or compare recorded runs.",
+        "Show, verify, re-derive, compare or rerun recorded runs.",
     ),
     "session": (
         "bernstein_cli.commands.session:session",

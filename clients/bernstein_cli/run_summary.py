@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bernstein_cli import exit_codes
+from bernstein_cli.agent_run import lane_document
 from bernstein_formats.canonical import JsonValue
 from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.progress import INTERRUPTED, ReplayResult, RunResult
@@ -19,7 +20,7 @@ def exit_code(result: RunResult, *, require_complete: bool) -> int:
         return exit_codes.INTERRUPTED
     if not result.is_good:
         return exit_codes.FAILED
-    if require_complete and result.replay is not None and result.replay.unused_count:
+    if require_complete and result.replay is not None and not result.replay.is_complete:
         return exit_codes.REPLAY_INCOMPLETE
     return exit_codes.OK
 
@@ -50,6 +51,11 @@ def summary_lines(result: RunResult) -> Iterator[str]:
 def _replay_lines(replay: ReplayResult) -> Iterator[str]:
     if replay.coverage_line:
         yield replay.coverage_line
+    if replay.lanes:
+        yield (
+            f"programs: hits={replay.lane_count('served')} misses={replay.lane_count('misses')}"
+            f" left={replay.lane_count('unused_count')}"
+        )
     if replay.heads_equal:
         yield f"head equals the recorded head: {replay.head}"
     else:
@@ -127,6 +133,7 @@ def _replay_document(replay: ReplayResult) -> dict[str, JsonValue]:
             for call in replay.unused_calls
         ],
         "unused_count": replay.unused_count,
+        "lanes": [lane_document(each) for each in replay.lanes],
         "unrecorded_tasks": list(replay.unrecorded_tasks),
         "unvouched": replay.unvouched or None,
     }

@@ -1,14 +1,18 @@
 """The rows around agents' traffic: how a run of theirs begins, and what binds its recording."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from bernstein_client.connection import Services
-from bernstein_formats.canonical import JsonValue, spelled
-from bernstein_formats.errors import ChainBroken, ReplayRecordingMissingError
+from bernstein_formats.canonical import JsonValue, parse_json, spelled
+from bernstein_formats.errors import ChainBroken, Conflict, ReplayRecordingMissingError
+from bernstein_formats.journal_reader import LineBlocks, Row
 
-Event = tuple[str, dict[str, JsonValue]]
+Event = tuple[str, Mapping[str, JsonValue]]
+STARTED: Final = "agent_started"
+RECORDING: Final = "llm_http_recording"
 
 
 def create_run(services: Services, replay_run_id: str, now: float) -> str:
@@ -44,7 +48,7 @@ def started_event(lane: str, command: Sequence[str] = (), client: str = "") -> E
             "argument_count": len(command) - 1,
             "command_sha256": digest.hexdigest(),
         }
-    return "agent_started", payload
+    return STARTED, payload
 
 
 def recording_events(services: Services, run_id: str) -> list[Event]:
@@ -59,4 +63,33 @@ def recording_events(services: Services, run_id: str) -> list[Event]:
         "size_bytes": recording.size_bytes,
         "sha256": recording.sha256_hex,
     }
-    return [("llm_http_recording", payload)]
+    return [(RECORDING, payload)]
+
+
+def read_rows(services: Services, run_id: str, *events: str) -> list[Row]:
+    """A run's rows of these events, in order. Raises RunNotFound, InvalidInput."""
+    names = [event.encode() for event in events]
+    rows = (
+        parse_json(line)
+        for block in LineBlocks(services.journal.read_journal(run_id))
+        for line in block
+        if any(name in line for name in names)
+    )
+    return [row for row in rows if isinstance(row, dict) and row.get("event") in events]
+
+
+def recorded_lane(services: Services, run_id: str) -> str:
+    """The lane of a run's one agent. Raises ReplayRecordingMissingError, Conflict."""
+    lanes = [str(row.get("lane")) for row in read_rows(services, run_id, STARTED)]
+    if not lanes:
+        raise ReplayRecordingMissingError(
+            f"run {run_id} recorded no agent; record one with `bernstein record -- COMMAND`",
+            run_id=run_id,
+        )
+    if len(lanes) > 1:
+        raise Conflict(
+            f"run {run_id} recorded {len(lanes)} agents, and a command is one of them; open their"
+            " lanes one by one with `bernstein agent env CLIENT --replay RUN --lane NAME`",
+            run_id=run_id,
+        )
+    return lanes[0]

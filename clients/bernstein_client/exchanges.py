@@ -1,7 +1,7 @@
 """Recorded exchanges of agents with their providers, as programs see them."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -12,6 +12,7 @@ from bernstein_formats.http_exchange import (
     Body,
     Envelope,
     Exchange,
+    body_of,
     parse_envelope,
     parse_exchange,
     request_of,
@@ -60,6 +61,18 @@ class ExchangesClient:
             "RecordExchanges",
         )
 
+    def store(self, run_id: str, *bodies: bytes) -> None:
+        """Keep bodies that no exchange names; they are durable when this returns."""
+        request_id = self._connection.request_id()
+        by_digest = {body_of(each).sha256_hex: each for each in bodies}
+        self._connection.call(
+            lambda _, timeout: self._stub.RecordExchanges(
+                _body_messages(run_id, request_id, by_digest), timeout=timeout
+            ),
+            None,
+            "RecordExchanges",
+        )
+
     def read(self, run_id: str) -> tuple[list[Exchange], Recording]:
         """All exchanges of a run, and count, size and digest of the file.
 
@@ -103,9 +116,18 @@ class ExchangesClient:
 def _messages(
     run_id: str, request_id: str, recorded: Sequence[Recorded]
 ) -> Iterator[recorder_pb2.RecordExchangesRequest]:
-    """Bodies, each once, in messages of bounded size, and the rows after them."""
-    yield recorder_pb2.RecordExchangesRequest(run_id=run_id, request_id=request_id)
+    """Bodies, each once, and the rows after them."""
     bodies = {digest: body for each in recorded for digest, body in each.bodies().items()}
+    yield from _body_messages(run_id, request_id, bodies)
+    for lines in _grouped((each.exchange.line() for each in recorded), len):
+        yield recorder_pb2.RecordExchangesRequest(lines=lines)
+
+
+def _body_messages(
+    run_id: str, request_id: str, bodies: Mapping[str, bytes]
+) -> Iterator[recorder_pb2.RecordExchangesRequest]:
+    """Bodies by digest, in messages of bounded size."""
+    yield recorder_pb2.RecordExchangesRequest(run_id=run_id, request_id=request_id)
     pieces = (
         recorder_pb2.BodyPiece(
             sha256=bytes.fromhex(digest), data=body[at : at + limits.PIECE_BYTES_MAX]
@@ -115,8 +137,6 @@ def _messages(
     )
     for some in _grouped(pieces, lambda piece: len(piece.data)):
         yield recorder_pb2.RecordExchangesRequest(pieces=some)
-    for lines in _grouped((each.exchange.line() for each in recorded), len):
-        yield recorder_pb2.RecordExchangesRequest(lines=lines)
 
 
 def _grouped(items: Iterable[Item], size_of: Callable[[Item], int]) -> Iterator[list[Item]]:

@@ -17,13 +17,19 @@ from bernstein_runtime.supervisor import Supervisor
 
 @dataclass(frozen=True, slots=True)
 class LaneWanted:
-    """What a lane is for: without `replay_run_id` it records. `budget` 0: no limit of calls."""
+    """What a lane is for: without `replay_run_id` it records. `budget` 0: no limit of calls.
+
+    `in_order` gives a replay's answers in the order in which they ended when recorded;
+    `rows_at_end` writes the lane's rows when it is closed, and none if it is not.
+    """
 
     run_id: str
     lane: str
     replay_run_id: str = ""
     budget: int = 0
     providers: Sequence[Provider] = ()
+    in_order: bool = False
+    rows_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,8 @@ class LaneAccount:
     recorded: int
     cut: int
     refused: int
+    # Answers that were given out of their turn, where the order is kept.
+    late: int
     # Of those, to paths that no known client calls.
     unexpected_path: int
     # By masking rule how many different texts it blanked in requests that were answered.
@@ -84,6 +92,8 @@ class ProxyClient:
             lane=wanted.lane,
             replay_run_id=wanted.replay_run_id,
             budget=wanted.budget,
+            in_order=wanted.in_order,
+            rows_at_end=wanted.rows_at_end,
             providers=[
                 {"name": each.name, "base_url": each.base_url, "api_key": each.api_key}
                 for each in wanted.providers
@@ -94,6 +104,10 @@ class ProxyClient:
     def close_lane(self) -> LaneAccount:
         """End the lane that this client holds; everything that went by is stored."""
         return _account(self._ask(do="close")["accounts"][0])
+
+    def leave_lane(self) -> None:
+        """End the lane that this client holds; rows that wait for its end are not written."""
+        self._ask(do="leave")
 
     def close_run(self, run_id: str) -> tuple[LaneAccount, ...]:
         """End all lanes of a run. Raises NotFound."""

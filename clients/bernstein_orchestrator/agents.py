@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from bernstein_agent.run_lanes import OpenLane
+from bernstein_client.agent_settings import for_command
 from bernstein_client.recorder import Account
 from bernstein_formats.errors import ProviderFailed
 from bernstein_orchestrator.events import Endpoint
@@ -18,6 +20,7 @@ from bernstein_orchestrator.processes import (
     run_program,
 )
 from bernstein_orchestrator.sidecars import VARIABLE, Observed, Sidecars
+from bernstein_orchestrator.traffic import Traffic, Walls
 from bernstein_orchestrator.workspace import Workspace
 
 MODEL_CALL_FAILED: Final = "agent: the model did not answer"
@@ -39,6 +42,8 @@ class Work:
     detail: str = ""
     left_processes: bool = False
     observed: Observed | None = None
+    # Where its traffic went; open until its outcome is committed.
+    lane: OpenLane | None = None
 
 
 class ModelCalls:
@@ -83,15 +88,18 @@ class Programs:
         workspace: Workspace,
         environment: Mapping[str, str],
         stop: threading.Event,
-        prefix: tuple[str, ...] = (),
+        *,
         sidecars: Sidecars | None = None,
+        traffic: Traffic | None = None,
+        walls: Walls | None = None,
     ) -> None:
-        """`prefix` goes before every command, to take the network away."""
+        """Without `traffic` none of it is recorded; `walls` are for replays."""
         self._sidecars = sidecars
+        self._traffic = traffic
+        self._walls = walls
         self._top = workspace.top
         self._environment = environment
         self._stop = stop
-        self._prefix = prefix
         self._groups = Groups()
 
     def work(self, agent: CommandAgent, agent_id: str = "") -> Work:
@@ -103,13 +111,22 @@ class Programs:
         sidecar = self._sidecars.begin(agent_id) if self._sidecars is not None else None
         if sidecar is not None:
             environment[VARIABLE] = str(sidecar)
+        lane = self._traffic.open(agent_id) if self._traffic is not None else None
+        sandbox = None
+        if self._walls is not None:
+            sandbox = self._walls.sandbox(folder, lane.base_url if lane else "", environment)
+            environment = self._walls.environ(environment)
+        command = agent.command
+        if lane is not None:
+            command, environment = for_command(command, lane.base_url, environment)
         finished = run_program(
-            [*self._prefix, *agent.command],
+            command,
             groups=self._groups,
             folder=folder,
             environment=environment,
             timeout_seconds=agent.timeout_seconds,
             stop=self._stop,
+            sandbox=sandbox,
         )
         failure = _failure(finished, agent)
         detail = finished.tail if failure else ""
@@ -118,12 +135,13 @@ class Programs:
             detail=detail,
             left_processes=not finished.is_group_ended,
             observed=self._sidecars.observed(agent_id) if self._sidecars is not None else None,
+            lane=lane,
         )
 
     def shell(self, command: str, timeout_seconds: float) -> Finished:
         """Run a shell command line, as the peer does for a test."""
         return run_program(
-            [*self._prefix, "sh", "-c", command],
+            ["sh", "-c", command],
             groups=self._groups,
             folder=self._top,
             environment=allowed_environment(self._environment),
@@ -134,6 +152,8 @@ class Programs:
     def end(self) -> None:
         """Leave none behind: whoever calls this waits for nothing any more."""
         self._groups.end()
+        if self._traffic is not None:
+            self._traffic.leave()
 
 
 def _failure(finished: Finished, agent: CommandAgent) -> str:

@@ -26,6 +26,7 @@ from bernstein_orchestrator.prompt import ContextFile, Finished, PromptInputs, t
 from bernstein_orchestrator.replay import RecordedOutcome, Script
 from bernstein_orchestrator.schedule import Claim, Outcome, Round, Schedule
 from bernstein_orchestrator.signals import TEST_TIMEOUT_SECONDS, Checks
+from bernstein_orchestrator.traffic import Traffic
 from bernstein_orchestrator.workspace import Workspace
 
 NOT_WRITTEN: Final = "agent: not written: "
@@ -39,6 +40,7 @@ class Workplace:
     context: Context
     calls: ModelCalls | None
     programs: Programs
+    traffic: Traffic | None
     script: Script | None
     report: Callable[[Progress], None]
     stop: threading.Event
@@ -87,6 +89,8 @@ class Loop:
             if ended is None:
                 return
             claim, work = ended
+            if work.lane is not None and self._place.traffic is not None:
+                self._place.traffic.settle(work.lane)
             outcome = self._outcome(claim, work, recorded)
             if outcome is None or self._leaves_the_script(claim, outcome, recorded):
                 return

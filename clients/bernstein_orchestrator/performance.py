@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from bernstein_client.recorder import Account, Recording
 from bernstein_client.values import FinishedRun
@@ -38,6 +39,7 @@ from bernstein_orchestrator.progress import (
 )
 from bernstein_orchestrator.replay import Script, first_difference
 from bernstein_orchestrator.schedule import Schedule
+from bernstein_orchestrator.traffic import Traffic
 from bernstein_orchestrator.workspace import Workspace
 
 
@@ -54,6 +56,7 @@ class Performance:
     report: Report
     run_id: str
     room: int
+    traffic: Traffic | None = None
 
     @property
     def folder(self) -> Path:
@@ -82,8 +85,10 @@ class Performance:
         if self.script is not None and not options.max_agents:
             source = "the recording"
         self.report(Noted(f"up to {self.room} agents at a time ({source})"))
-        if self.script is None and not is_recorded:
+        if self.script is None and not is_recorded and (prepared.uses_models or not self.traffic):
             self.report(Noted(_why_unrecorded(prepared)))
+        if self.script is None and prepared.command_tasks and not self.traffic:
+            self.report(Noted(_PROGRAMS_UNRECORDED))
         if self.script is not None and _takes_test_verdicts(prepared):
             self.report(Noted("verdicts of test_passes are taken from the recording"))
 
@@ -107,6 +112,7 @@ class Performance:
                 context=self._context(workspace),
                 calls=calls,
                 programs=programs,
+                traffic=self.traffic,
                 script=self.script,
                 report=self.report,
                 stop=stop,
@@ -146,6 +152,8 @@ class Performance:
         self.ledger.append(
             start_events(self.name_in_rows, self.schedule.max_agents, around, extensions)
         )
+        if self.traffic is not None:
+            self.ledger.append([self.traffic.begin()])
         # One by one: the graph's row may fill a message alone.
         for event in graph_events(prepared.graph, prepared.config.goal):
             self.ledger.append([event])
@@ -197,6 +205,10 @@ class Performance:
         if recording is not None:
             numbers = recording.call_count, recording.size_bytes, recording.sha256_hex
             self.ledger.append([recording_event(*numbers)])
+        if self.traffic is not None:
+            self.traffic.leave()
+            if events := self.traffic.recording_events():
+                self.ledger.append(events)
         if script is None or script.end:
             self.ledger.append(
                 end_events(
@@ -253,9 +265,16 @@ class Performance:
             miss_count=account.miss_count if account is not None else 0,
             unused_calls=account.unused_calls if account is not None else (),
             unused_count=account.unused_count if account is not None else 0,
-            unrecorded_tasks=_titles(self.prepared.command_tasks),
+            unrecorded_tasks=_titles(() if self.traffic else self.prepared.command_tasks),
+            lanes=tuple(self.traffic.accounts if self.traffic is not None else ()),
             unvouched=script.unvouched,
         )
+
+
+_PROGRAMS_UNRECORDED: Final = (
+    "what programs say to their models is not recorded: set BERNSTEIN_DETERMINISTIC_SEED (any text)"
+    " and install the extra `proxy` to record it"
+)
 
 
 def _why_unrecorded(prepared: Prepared) -> str:

@@ -4,7 +4,6 @@ Whatever the program leaves behind in its group is ended with it.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -16,6 +15,8 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Final
 
+from bernstein_agent.sandbox import Sandbox
+from bernstein_formats.errors import InvalidInput
 from bernstein_runtime.disk import in_words
 
 TAIL_LIMIT: Final = 16 * 1024
@@ -69,7 +70,11 @@ class Groups:
         self._is_closed = False
 
     def start(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
     ) -> "subprocess.Popen[bytes] | None":
         """Start a program in a group of its own; None once they were ended."""
         with self._lock:
@@ -82,7 +87,7 @@ class Groups:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                close_fds=True,
+                pass_fds=pass_fds,
                 start_new_session=True,
             )
             self._at_work.add(process.pid)
@@ -109,16 +114,26 @@ def run_program(
     environment: Mapping[str, str],
     timeout_seconds: float,
     stop: threading.Event,
+    sandbox: Sandbox | None = None,
 ) -> Finished:
-    """Run to the end, to the time limit, or until `stop` is set."""
+    """Run to the end, to the time limit, or until `stop` is set. Raises SandboxMissing."""
+    if sandbox is not None:
+        command = sandbox.command(command)
     try:
-        process = groups.start(command, folder, environment)
+        passed = () if sandbox is None else [sandbox.status]
+        process = groups.start(command, folder, environment, passed)
     except (OSError, ValueError) as error:
         return Finished(Ending.NOT_STARTED, tail=f"{command[0]}: {in_words(error)}")
     if process is None:
         return Finished(Ending.STOPPED)
     with process:
         tail = _Tail(process.stdout)
+        if sandbox is not None:
+            try:
+                sandbox.wait_until_ready()
+            except InvalidInput as error:
+                groups.forget(process.pid)
+                return Finished(Ending.NOT_STARTED, tail=error.message)
         ending = _wait(process, timeout_seconds, stop)
         if ending is not Ending.EXITED:
             _signal_group(process.pid, signal.SIGTERM)
@@ -128,24 +143,6 @@ def run_program(
         process.wait()
         groups.forget(process.pid)
         return Finished(ending, process.returncode, tail.text(), is_ended)
-
-
-def offline_prefix() -> tuple[str, ...] | None:
-    """Return what to put before a command to run it without a network; None: not possible here."""
-    candidates = (
-        ("unshare", "--map-root-user", "--net", "--"),
-        ("bwrap", "--dev-bind", "/", "/", "--unshare-net", "--"),
-    )
-    for candidate in candidates:
-        program = shutil.which(candidate[0])
-        if program is None:
-            continue
-        probe = subprocess.run(  # noqa: S603 - one of the two above
-            [program, *candidate[1:], "true"], capture_output=True, check=False
-        )
-        if probe.returncode == 0:
-            return (program, *candidate[1:])
-    return None
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float, stop: threading.Event) -> Ending:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from bernstein_client.proxy import LaneAccount
 from bernstein_client.recorder import Recording, UnusedCall
 
 COMPLETED: Final = "completed"
@@ -94,6 +95,17 @@ class ReplayResult:
     unused_count: int
     unrecorded_tasks: tuple[str, ...]
     unvouched: str = ""
+    # What became of the programs' lanes.
+    lanes: tuple[LaneAccount, ...] = ()
+
+    def lane_count(self, name: str) -> int:
+        """A number of all lanes together."""
+        return sum(int(getattr(each, name)) for each in self.lanes)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that was recorded was asked for."""
+        return not self.unused_count and not self.lane_count("unused_count")
 
     @property
     def heads_equal(self) -> bool:

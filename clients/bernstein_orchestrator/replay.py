@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from bernstein_client.recorder import Recording
+from bernstein_formats.agent_environment import EVENT as ENVIRONMENT
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import ChainBroken, InvalidInput
 from bernstein_formats.journal_reader import load_events_strictly
@@ -56,6 +57,8 @@ class Script:
     outcomes: tuple[RecordedOutcome, ...]
     has_released: bool
     calls: Recording | None
+    # The row that binds what recorded programs saw; None: they were not recorded.
+    environment: Event | None
     end: str
     head: str
     unvouched: str = ""
@@ -71,6 +74,7 @@ def read_script(chunks: Iterable[bytes], run_id: str) -> Script:
         for event in ("run_started", "loaded_extension_set", "plan.graph.full")
     )
     calls = _last(rows, "llm_recording")
+    environment = _last(rows, ENVIRONMENT)
     end = _last(rows, "run_completed")
     return Script(
         run_id=str(started.get("run_id")),
@@ -92,6 +96,7 @@ def read_script(chunks: Iterable[bytes], run_id: str) -> Script:
         outcomes=_outcomes([row for row in rows if row["event"] not in _ABOUT_PROVIDER]),
         has_released=_has_released(rows),
         calls=None if calls is None else _calls(calls, run_id),
+        environment=None if environment is None else (ENVIRONMENT, _payload(environment)),
         end="" if end is None else _text(end, "outcome"),
         head=_text(rows[-1], "event_hash"),
     )

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from bernstein_agent.run_lanes import RunLanes
+from bernstein_agent.sandbox import check_possible
 from bernstein_client.recorder import Recording
 from bernstein_client.values import Verification
-from bernstein_formats.errors import InvalidInput, RecordingChanged
+from bernstein_formats.agent_environment import Environment
+from bernstein_formats.errors import InvalidInput, RecordingChanged, Unavailable
 from bernstein_orchestrator.activation import Prepared
 from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.ports import Journal, Recorder
-from bernstein_orchestrator.processes import offline_prefix
 from bernstein_orchestrator.replay import Script, read_script
 
 
@@ -28,7 +30,7 @@ def activate_replay(
     recording = recorder.get_recording(options.replay_run_id) if prepared.uses_models else None
     script = read_script(journal.read_journal(options.replay_run_id), options.replay_run_id)
     _check_plan(options, prepared, script)
-    _check_commands(options, prepared)
+    _check_commands(options, prepared, script)
     if recording is not None and script.calls is not None:
         _check_recording(options, script.calls, recording)
     verification = journal.verify_run(options.replay_run_id)
@@ -43,18 +45,29 @@ def activate_replay(
     return script, recording
 
 
-def offline_commands(options: RunOptions, prepared: Prepared) -> tuple[str, ...]:
-    """Return what takes the network away from programs in a replay; nothing where none runs."""
-    if not options.replay_run_id or not prepared.command_tasks:
-        return ()
-    prefix = offline_prefix()
-    if prefix is None:
-        raise InvalidInput(
-            "programs cannot be run without a network here: neither `unshare --net` nor bwrap"
-            " works for this user; replay on a machine where one of them does",
-            kind="offline_impossible",
+def recorded_surroundings(
+    options: RunOptions,
+    script: Script,
+    lanes: RunLanes | None,
+    now: float,
+    warn: Callable[[str], None],
+) -> Environment | None:
+    """What recorded programs saw; None where there were none.
+
+    Raises EnvironmentChanged for what a recorded request shows and is not so today, Unavailable.
+    """
+    if script.environment is None:
+        return None
+    if lanes is None:
+        raise Unavailable(
+            f"run {options.replay_run_id} recorded its programs, and the proxy is not installed:"
+            " pip install 'bernstein-services[proxy]'"
         )
-    return prefix
+    recorded = lanes.recorded(options.replay_run_id, script.environment)
+    project, environ = options.project.resolve(), options.environment
+    for each in lanes.check(options.replay_run_id, recorded, project, environ, now):
+        warn(f"not as it was recorded, and in no request: {each.text()}")
+    return recorded
 
 
 def _check_plan(options: RunOptions, prepared: Prepared, script: Script) -> None:
@@ -69,14 +82,17 @@ def _check_plan(options: RunOptions, prepared: Prepared, script: Script) -> None
         )
 
 
-def _check_commands(options: RunOptions, prepared: Prepared) -> None:
+def _check_commands(options: RunOptions, prepared: Prepared, script: Script) -> None:
     tasks = prepared.command_tasks
-    if tasks and not options.offline_agents:
+    if tasks:
+        check_possible()
+    if tasks and script.environment is None and not options.offline_agents:
         titles = ", ".join(repr(task.step.title) for task in tasks[:5])
         raise InvalidInput(
             f"run {options.replay_run_id} cannot be replayed strictly: {titles}"
-            f"{' and more' if len(tasks) > 5 else ''} is done by a program, whose own traffic is"
-            " not recorded; --offline-agents runs such programs without a network and reports"
+            f"{' and more' if len(tasks) > 5 else ''} is done by a program, whose own traffic was"
+            " not recorded (no BERNSTEIN_DETERMINISTIC_SEED, or no proxy); --offline-agents runs"
+            " such programs without a network and reports"
             " them as unrecorded",
             kind="command_agent",
             run_id=options.replay_run_id,

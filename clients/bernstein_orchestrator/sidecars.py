@@ -24,10 +24,10 @@ class Observed:
 
 
 class Sidecars:
-    """The files of one run."""
+    """The files of one run, below the state folder, or below a replay's own."""
 
-    def __init__(self, sdd_dir: Path, run_id: str) -> None:
-        self._folder = sdd_dir.absolute() / "runtime" / "provider_state"
+    def __init__(self, folder: Path, run_id: str) -> None:
+        self._folder = folder.absolute() / "runtime" / "provider_state"
         self._run_id = run_id
 
     def begin(self, agent_id: str) -> Path | None:

@@ -24,6 +24,8 @@
     │   ├── ForeignWriter         FOREIGN_WRITER       the file changed under us
     │   │   └── RowsMissing       ROWS_MISSING         rows that were acknowledged are gone
     │   ├── RecordingChanged      RECORDING_CHANGED    the recording differs from its journal row
+    │   ├── EnvironmentChanged    ENVIRONMENT_CHANGED  an agent would see other surroundings
+    │   ├── SandboxMissing        SANDBOX_MISSING      an agent cannot be locked in here
     │   ├── SessionLost           SESSION_LOST         a replay cannot be continued
     │   ├── ReplayDivergenceError REPLAY_DIVERGENCE    the replay left the recording
     │   │   └── ReplayMissError   REPLAY_MISS
@@ -157,6 +159,14 @@ class RowsMissing(ForeignWriter):
 
 class RecordingChanged(Conflict):
     reason = "RECORDING_CHANGED"
+
+
+class EnvironmentChanged(Conflict):
+    reason = "ENVIRONMENT_CHANGED"
+
+
+class SandboxMissing(Conflict):
+    reason = "SANDBOX_MISSING"
 
 
 class SessionLost(Conflict):

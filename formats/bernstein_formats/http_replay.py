@@ -65,6 +65,22 @@ def check_rules(exchange: Exchange) -> None:
         )
 
 
+class ReleaseOrder:
+    """The order in which a lane's answers ended when they were recorded. Not thread-safe."""
+
+    def __init__(self, lane: str, exchanges: Iterable[Exchange]) -> None:
+        """`exchanges` are in the order of their ends, as their file has them."""
+        self._waiting = [each.seq for each in exchanges if each.lane == lane]
+
+    def has_turn(self, exchange: Exchange) -> bool:
+        """Whether all that ended before it have been given out."""
+        return self._waiting[:1] == [exchange.seq]
+
+    def give_out(self, exchange: Exchange) -> None:
+        """Note that it is with the agent, in its turn or not."""
+        self._waiting.remove(exchange.seq)
+
+
 class LaneReplay:
     """The recorded exchanges of one lane, each given out once. Not thread-safe."""
 

@@ -6,7 +6,10 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
@@ -27,6 +30,7 @@ SWITCH_SECONDS = 0.0005
 HOST = "127.0.0.1"
 # Names that aiohttp would add to a request if its agent had not sent them.
 NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_Made = TypeVar("_Made")
 
 
 def run(started: Started) -> None:
@@ -46,6 +50,10 @@ async def _serve(started: Started) -> None:
             await runner.setup()
             port = _listen()
             await web.SockSite(runner, port, shutdown_timeout=GRACE_SECONDS).start()
+            # For agents that have no network.
+            lanes_path = started.places.socket("lanes")
+            lanes_path.unlink(missing_ok=True)
+            await _private(web.UnixSite(runner, lanes_path).start)
             base_url = f"http://{HOST}:{port.getsockname()[1]}"
             control = Control(lanes, base_url)
             server = await _control_server(control, started.places.socket("proxy"))
@@ -75,9 +83,15 @@ def _listen() -> socket.socket:
 
 async def _control_server(control: Control, path: Path) -> asyncio.Server:
     await asyncio.to_thread(path.unlink, missing_ok=True)
+    start = partial(asyncio.start_unix_server, control.serve, path, limit=LINE_BYTES_MAX)
+    return await _private(start)
+
+
+async def _private(start: Callable[[], Awaitable[_Made]]) -> _Made:
+    """Make a socket that nobody else can reach."""
     before = os.umask(0o177)
     try:
-        return await asyncio.start_unix_server(control.serve, path, limit=LINE_BYTES_MAX)
+        return await start()
     finally:
         os.umask(before)
 
@@ -86,6 +100,7 @@ async def _until_stopped(started: Started, lanes: Lanes) -> None:
     stopping = stop_event(started.parent)
     used_at = time.monotonic()
     while not stopping.is_set() and time.monotonic() - used_at < started.idle_seconds:
+        await lanes.end_idle()
         if not lanes.is_empty:
             used_at = time.monotonic()
         with contextlib.suppress(TimeoutError):

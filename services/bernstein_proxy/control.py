@@ -1,8 +1,10 @@
 """How lanes are opened and closed: a Unix socket, one JSON line a request, one an answer.
 
     {"do": "open", "hold": true, "run_id": …, "lane": …, "replay_run_id": "", "budget": 0,
+     "in_order": false, "rows_at_end": false,
      "providers": [{"name", "base_url", "api_key"}]}   → {"ok": true, "base_url": …}
     {"do": "close"}                                    → {"ok": true, "accounts": [one]}
+    {"do": "leave"}                                    → {"ok": true}
     {"do": "close_run", "run_id": …}                   → {"ok": true, "accounts": […]}
 
 It greets with a line of its own, so that a process that hangs is known by its silence. A lane that
@@ -77,18 +79,22 @@ class _Connection:
         """Close what was held by the connection."""
         if self._held is not None:
             lane, self._held = self._held, None
-            await self._lanes.close(lane)
+            await self._lanes.close(lane, is_left=True)
 
     async def _done(self, request: dict[str, Any]) -> dict[str, object]:
         match request.get("do"):
             case "open" if self._held is None:
-                lane = await self._lanes.open(_wanted(request))
-                if request.get("hold"):
+                is_held = bool(request.get("hold"))
+                lane = await self._lanes.open(_wanted(request), is_held=is_held)
+                if is_held:
                     self._held = lane
                 return {"base_url": f"{self._base_url}/l/{lane.token}"}
             case "close" if self._held is not None:
                 lane, self._held = self._held, None
                 return {"accounts": [await self._lanes.close(lane)]}
+            case "leave" if self._held is not None:
+                await self.end()
+                return {}
             case "close_run":
                 return {"accounts": await self._lanes.close_run(str(request.get("run_id")))}
         raise InvalidInput(f"{spelled(request.get('do'))[:40]} cannot be done here")
@@ -105,6 +111,8 @@ def _wanted(request: dict[str, Any]) -> Wanted:
             lane=str(request["lane"]),
             replay_run_id=str(request["replay_run_id"]),
             budget=int(request["budget"]),
+            in_order=request["in_order"] is True,
+            rows_at_end=request["rows_at_end"] is True,
             upstreams={each.name: each for each in providers},
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -13,7 +13,7 @@ from bernstein_client.connection import Services
 from bernstein_formats.errors import BernsteinError, Conflict, InvalidInput, NotFound, TooMany
 from bernstein_formats.http_exchange import Exchange
 from bernstein_formats.http_key import Keyed
-from bernstein_formats.http_replay import LaneReplay
+from bernstein_formats.http_replay import LaneReplay, ReleaseOrder
 from bernstein_formats.http_rule_file import RULE_SET, Action
 from bernstein_formats.http_secrets import Redactor
 from bernstein_formats.mcp_order import Order
@@ -41,6 +41,10 @@ class Wanted:
     lane: str
     replay_run_id: str = ""
     budget: int = 0
+    # Whether a replay gives its answers in the order in which they ended when recorded.
+    in_order: bool = False
+    # Whether its rows are written when it is closed, all at once, and not as they come.
+    rows_at_end: bool = False
     upstreams: Mapping[str, Upstream] = field(default_factory=dict)
 
 
@@ -50,14 +54,21 @@ class Lane:
 
     wanted: Wanted
     log: RunLog
+    # It ends with the connection that opened it.
+    is_held: bool
     # The recording that it answers from; None: it records.
-    replay: LaneReplay | None
+    replay: LaneReplay | None = None
+    order: ReleaseOrder | None = None
     # 128 random bits: whoever does not know them has no lane.
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     arrived: int = 0
     recorded: int = 0
     cut: int = 0
     refused: int = 0
+    # Answers that did not wait for their turn to the end.
+    late: int = 0
+    # Rows that are written at its end; None: they are written as they come.
+    rows: list[Exchange] | None = None
     # Of those, to paths that no known client calls.
     unexpected_path: int = 0
     # What keeps the account from being clean, and what is only worth knowing.
@@ -73,6 +84,7 @@ class Lane:
     tool_servers: dict[str, ToolServer] = field(default_factory=dict)
     # How many of what arrived were no model calls.
     tool_messages: int = 0
+    turn: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def has_budget(self) -> bool:
         return not self.wanted.budget or self.arrived - self.tool_messages < self.wanted.budget
@@ -92,7 +104,7 @@ class Lane:
 
     async def _stored(self, seq: int, make: Make) -> Exchange | None:
         try:
-            exchange = await self.log.record(make)
+            exchange = await self.log.record(make, self.rows)
         except BernsteinError as error:
             log.warning("not_recorded", reason=error.reason, error=error.message)
             self.fail(f"request {seq} is not recorded: {error.message} [{error.reason}]")
@@ -153,6 +165,7 @@ class Lane:
             "recorded": self.recorded,
             "cut": self.cut,
             "refused": self.refused,
+            "late": self.late,
             "unexpected_path": self.unexpected_path,
             "masked": {rule: len(texts) for rule, texts in self.masked.items()},
             "failures": self.failures,
@@ -187,7 +200,7 @@ class Lanes:
         self._logs: dict[str, RunLog] = {}
         self._opening = asyncio.Lock()
 
-    async def open(self, wanted: Wanted) -> Lane:
+    async def open(self, wanted: Wanted, *, is_held: bool) -> Lane:
         """Raises InvalidInput, Conflict, TooMany, and what reading a recording raises."""
         _check(wanted)
         async with self._opening:
@@ -205,8 +218,10 @@ class Lanes:
             if run_log is None:
                 run_log = await asyncio.to_thread(self._log, wanted)
                 self._logs[wanted.run_id] = run_log
-            replay = run_log.lane(wanted.lane) if isinstance(run_log, RecordedRun) else None
-            lane = Lane(wanted, run_log, replay)
+            lane = Lane(wanted, run_log, is_held, rows=[] if wanted.rows_at_end else None)
+            if isinstance(run_log, RecordedRun):
+                lane.replay = run_log.lane(wanted.lane)
+                lane.order = run_log.order(wanted.lane) if wanted.in_order else None
             self._open[lane.token] = lane
             return lane
 
@@ -216,10 +231,12 @@ class Lanes:
     def of_run(self, run_id: str) -> list[Lane]:
         return [lane for lane in self._open.values() if lane.wanted.run_id == run_id]
 
-    async def close(self, lane: Lane) -> dict[str, object]:
-        """End a lane and give its account."""
+    async def close(self, lane: Lane, *, is_left: bool = False) -> dict[str, object]:
+        """End a lane and give its account; of one that was left, rows not written yet go."""
         self._open.pop(lane.token, None)
         await lane.finish()
+        if lane.rows and not is_left:
+            await lane.log.write(lane.rows)
         if not self.of_run(lane.wanted.run_id):
             self._logs.pop(lane.wanted.run_id, None)
             if isinstance(lane.log, RecordedRun):
@@ -230,14 +247,25 @@ class Lanes:
         """End all lanes of a run. Raises NotFound."""
         lanes = self.of_run(run_id)
         if not lanes:
-            raise NotFound(f"run {run_id} has no open lane; `bernstein agent env` opens one")
+            raise NotFound(
+                f"run {run_id} has no open lane: `bernstein agent env` opens one, and it ends a"
+                f" day after its last call; `bernstein services seal --abandoned {run_id}` ends"
+                " the run",
+                run_id=run_id,
+            )
         return [await self.close(lane) for lane in lanes]
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has a lane that was used lately."""
+        return not self._open
+
+    async def end_idle(self) -> None:
+        """End lanes that nobody holds and nobody used for a day."""
         since = time.monotonic() - UNHELD_SECONDS
-        return all(lane.used_at < since for lane in self._open.values())
+        for lane in list(self._open.values()):
+            if not lane.is_held and not lane.answering and lane.used_at < since:
+                log.info("lane_idle", run_id=lane.wanted.run_id)
+                await self.close(lane)
 
     def _log(self, wanted: Wanted) -> RunLog:
         if wanted.replay_run_id:

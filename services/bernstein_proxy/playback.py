@@ -1,7 +1,8 @@
 """Replay mode: answers come from the recording alone; nothing is dialled."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from bernstein_formats.errors import BernsteinError
-from bernstein_formats.http_exchange import End, Envelope, Exchange, body_of
+from bernstein_formats.http_exchange import Answer, End, Envelope, Exchange, body_of
 from bernstein_formats.http_key import HttpRequest, Keyed, keyed
 from bernstein_formats.http_miss import CODE, error_status, miss_text, nearest
 from bernstein_formats.http_protocol import Protocol
@@ -22,6 +23,8 @@ from bernstein_proxy.sending import Stream
 
 # Recorded requests that a miss is compared with.
 COMPARED_MAX: Final = 200
+# How long an answer waits for those that ended before it, where the order is kept.
+TURN_SECONDS: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,35 @@ async def play(
     found = await look_up(whole, lane, replay)
     if isinstance(found, NotFound):
         return found.response(whole)
-    return await _send(request, found)
+    out = Stream(request)
+    async with _turn(found.exchange, lane, replay):
+        await _send(out, found)
+    return await _finish(out, found.exchange.answer)
+
+
+@asynccontextmanager
+async def _turn(exchange: Exchange, lane: Lane, replay: LaneReplay) -> AsyncIterator[None]:
+    """Where the order is kept: wait for the answers that ended before, but not for ever."""
+    order = lane.order
+    if order is None:
+        yield
+        return
+    async with lane.turn:
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await lane.turn.wait_for(lambda: order.has_turn(exchange) or replay.is_latched)
+        except TimeoutError:
+            lane.late += 1
+            lane.note(
+                f"request {exchange.seq}: what ended before it was not asked for within"
+                f" {TURN_SECONDS:g} s; it was answered out of its turn"
+            )
+    try:
+        yield
+    finally:
+        async with lane.turn:
+            order.give_out(exchange)
+            lane.turn.notify_all()
 
 
 async def look_up(whole: HttpRequest, lane: Lane, replay: LaneReplay) -> Found | NotFound:
@@ -86,7 +117,7 @@ async def look_up(whole: HttpRequest, lane: Lane, replay: LaneReplay) -> Found |
         lane.mask(asked)
     try:
         envelope, body = await asyncio.to_thread(lane.log.answer, taken)
-        await lane.log.served(taken)
+        await lane.log.served(taken, lane.rows)
     except BernsteinError as error:
         replay.missed()
         text = f"{error.reason}: {error.message}"
@@ -95,13 +126,17 @@ async def look_up(whole: HttpRequest, lane: Lane, replay: LaneReplay) -> Found |
     return Found(taken, envelope, body)
 
 
-async def _send(request: web.Request, found: Found) -> web.StreamResponse:
-    """The recorded bytes, pieces and ending; an answer that the agent left is held open."""
-    answer, out = found.exchange.answer, Stream(request)
-    if answer.status:
-        await out.start(answer.status, found.envelope.response_headers)
+async def _send(out: Stream, found: Found) -> None:
+    """The recorded bytes and pieces."""
+    status = found.exchange.answer.status
+    if status:
+        await out.start(status, found.envelope.response_headers)
         for piece in found.pieces():
             await out.write(piece)
+
+
+async def _finish(out: Stream, answer: Answer) -> web.StreamResponse:
+    """The recorded ending; an answer that the agent left is held open."""
     if answer.end is End.CLIENT_GONE:
         # Ended from outside: by the agent that leaves as it left before, or by the lane's end.
         await asyncio.Event().wait()

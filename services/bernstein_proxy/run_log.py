@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from bernstein_client.agent_rows import RECORDING, read_rows
 from bernstein_client.connection import Services
 from bernstein_client.exchanges import Recorded
 from bernstein_client.recorder import Recording
-from bernstein_formats.canonical import JsonValue, parse_json
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import (
     BernsteinError,
     InvalidInput,
@@ -21,10 +22,10 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.http_exchange import Envelope, Exchange
 from bernstein_formats.http_key import HttpRequest
-from bernstein_formats.http_replay import LaneReplay
+from bernstein_formats.http_protocol import Protocol
+from bernstein_formats.http_replay import LaneReplay, ReleaseOrder
 from bernstein_formats.http_secrets import Redactor
 
-RECORDING_EVENT = "llm_http_recording"
 # So many exchanges are kept at once.
 BATCH_MAX = 64
 
@@ -40,6 +41,8 @@ class _Waiting:
     make: Make
     made: Recorded | None = None
     error: BernsteinError | None = None
+    # Where its row goes; None: into the journal.
+    rows: list[Exchange] | None = None
 
 
 class RunLog:
@@ -52,12 +55,13 @@ class RunLog:
         self._in_order = asyncio.Lock()
         self._waiting_to_be_kept: deque[_Waiting] = deque()
 
-    async def record(self, make: Make) -> Exchange:
+    async def record(self, make: Make, rows: list[Exchange] | None = None) -> Exchange:
         """Keep an exchange; durable when it returns. Raises BernsteinError.
 
-        What comes while others are being kept is kept with the next ones, in one go.
+        What comes while others are being kept is kept with the next ones, in one go. With `rows`
+        its row goes there instead of into the journal.
         """
-        mine = _Waiting(make)
+        mine = _Waiting(make, rows=rows)
         self._waiting_to_be_kept.append(mine)
         async with self._in_order:
             while mine in self._waiting_to_be_kept:
@@ -78,7 +82,7 @@ class RunLog:
             except BernsteinError as failure:
                 each.error = failure
         made = [each for each in batch if each.error is None]
-        error = self._kept([each.made for each in made if each.made is not None])
+        error = self._kept(made)
         if isinstance(error, InvalidInput) and len(made) > 1:
             # One that is refused must not fail its neighbours.
             for each in made:
@@ -87,16 +91,26 @@ class RunLog:
         for each in made:
             each.error = error
 
-    def _kept(self, recorded: list[Recorded]) -> BernsteinError | None:
-        if not recorded:
+    def _kept(self, batch: list[_Waiting]) -> BernsteinError | None:
+        made = [(each.made, each.rows) for each in batch if each.made is not None]
+        if not made:
             return None
-        events = [event for each in recorded for event in each.exchange.events()]
+        events = [event for each, rows in made if rows is None for event in each.exchange.events()]
         try:
-            self._services.exchanges.record(self._run_id, recorded)
-            self._services.journal.append_many(self._run_id, events)
+            self._services.exchanges.record(self._run_id, [each for each, _ in made])
+            if events:
+                self._services.journal.append_many(self._run_id, events)
         except BernsteinError as error:
             return error
+        for each, rows in made:
+            if rows is not None:
+                rows.append(each.exchange)
         return None
+
+    async def write(self, rows: list[Exchange]) -> None:
+        """Write the rows of a lane that ends."""
+        async with self._in_order:
+            await self._journal(rows)
 
     async def _journal(self, exchanges: list[Exchange]) -> None:
         if exchanges:
@@ -132,8 +146,21 @@ class RecordedRun(RunLog):
         """What was asked. Raises likewise."""
         return self._services.exchanges.request(self.recorded_id, exchange)
 
-    async def served(self, exchange: Exchange) -> None:
+    def order(self, name: str) -> ReleaseOrder:
+        """The order in which a lane's answers ended; tools' have one of their own."""
+        models = (each for each in self.exchanges if each.protocol != Protocol.MCP)
+        return ReleaseOrder(name, models)
+
+    async def write(self, rows: list[Exchange]) -> None:
+        """Write the rows of a lane that ends, in the recorded order."""
+        used = {(each.lane, each.seq) for each in rows}
+        await super().write([each for each in self.exchanges if (each.lane, each.seq) in used])
+
+    async def served(self, exchange: Exchange, rows: list[Exchange] | None) -> None:
         """Note that an exchange was used, and write the rows whose turn it is."""
+        if rows is not None:
+            rows.append(exchange)
+            return
         self._served.add((exchange.lane, exchange.seq))
         async with self._in_order:
             ready: list[Exchange] = []
@@ -186,18 +213,5 @@ def _check_unchanged(services: Services, run_id: str, recording: Recording) -> N
 
 
 def _said_of(services: Services, run_id: str) -> _Said | None:
-    said, begun = None, b""
-    for piece in services.journal.read_journal(run_id):
-        *lines, begun = (begun + piece).split(b"\n")
-        for line in lines:
-            said = _said_in(line) or said
-    return said
-
-
-def _said_in(line: bytes) -> _Said | None:
-    if RECORDING_EVENT.encode() not in line:
-        return None
-    row = parse_json(line)
-    if not isinstance(row, dict) or row.get("event") != RECORDING_EVENT:
-        return None
-    return _Said(str(row.get("sha256")), row.get("exchange_count"))
+    rows = read_rows(services, run_id, RECORDING)
+    return _Said(str(rows[-1].get("sha256")), rows[-1].get("exchange_count")) if rows else None

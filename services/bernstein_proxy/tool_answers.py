@@ -35,7 +35,7 @@ async def unasked(lane: Lane, row: Exchange) -> Found | None:
         return None
     try:
         envelope, body = await asyncio.to_thread(lane.log.answer, taken)
-        await lane.log.served(taken)
+        await lane.log.served(taken, lane.rows)
     except BernsteinError as error:
         lane.replay.missed()
         lane.fail(f"{error.reason}: {error.message}")

@@ -62,12 +62,16 @@ class Exchanges:
         self, run_id: str, request_id: str, bodies: Mapping[str, bytes], lines: Sequence[bytes]
     ) -> int:
         """Keep bodies by digest and append rows, all durable when it returns; gives the file's
-        size. Once a request id. Raises InvalidInput, RequestIdReused."""
+        size. Once a request id; bodies alone change no file of rows. Raises InvalidInput,
+        RequestIdReused."""
         _check_digests(bodies)
         exchanges = [_row(line) for line in lines]
         data = b"".join(lines)
         digest = hashlib.sha256(data).hexdigest()
         with self._lock:
+            if not lines:
+                self._keep(run_id, dict(bodies), exchanges)
+                return 0
             opened = self._opened(run_id)
             if not opened.has(run_id, request_id, digest):
                 self._keep(run_id, dict(bodies), exchanges)

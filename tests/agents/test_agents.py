@@ -114,7 +114,7 @@ class Desk:
             **{f"GIT_{who}_EMAIL": "n@example.org" for who in ("AUTHOR", "COMMITTER")},
         }
         self.environ = {**project.environ, **dated}
-        self.run(["git init -q", "git add .", "git commit -q -m Start", "git tag start"], {})
+        self.run(["git init -q", "git add .", "git commit -q -m Start"], {})
 
     def run(self, lines: list[str], environ: Mapping[str, str]) -> str:
         """What was said on stderr."""
@@ -137,13 +137,9 @@ class Desk:
         )
         return done.stderr
 
-    def rewind(self) -> None:
-        """The work tree as it was, commits of the agent's included."""
-        self.run(["git reset -q --hard start", "git clean -qfd"], {})
-
 
 def test_the_lines_of_its_page_record_an_agent_and_replay_it_without_the_provider(
-    agent: Agent, project: Any
+    agent: Agent, project: Any, tmp_path: Path
 ) -> None:
     desk = Desk(project, agent)
     *recording, replaying = lines_of(agent)
@@ -156,11 +152,14 @@ def test_the_lines_of_its_page_record_an_agent_and_replay_it_without_the_provide
         desk.run(recording, addresses)
     asked = len(provider.asked)
     edited = desk.file.read_text()
-    desk.rewind()
-    told = desk.run([replaying], {})
+    desk.file.write_text("hello later\n")
+    kept = f"bernstein replay latest --work-tree {tmp_path / 'replayed'} --"
+    told = desk.run([replaying.replace("bernstein replay latest --", kept)], {})
 
     assert edited == "hello everybody\n"
-    assert desk.file.read_text() == edited
+    # It worked on the files as they were recorded, and not here.
+    assert (tmp_path / "replayed" / TASK_FILE).read_text() == edited
+    assert desk.file.read_text() == "hello later\n"
     assert f"hits {asked}, misses 0, left 0, cut 0" in told
     assert "reached the recorded head" in told
     keys = [headers.get("Authorization", "") for _, headers, _ in provider.asked]

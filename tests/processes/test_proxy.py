@@ -556,8 +556,14 @@ class Desk:
         return done
 
     def record(self, *options: str, text: str = "hi", count: int = 2, **environ: str) -> Any:
+        return self.around(text, count, "record", *options, **environ)
+
+    def replay(self, run_id: str, *options: str, text: str = "hi", count: int = 2) -> Any:
+        return self.around(text, count, "replay", run_id, *options)
+
+    def around(self, text: str, count: int, *words: str, **environ: str) -> Any:
         command = ("--", sys.executable, "agent.py", text, str(count))
-        done = self.run("record", "--json", *options, *command, **environ)
+        done = self.run(*words, "--json", *command, **environ)
         return done.returncode, json.loads(done.stdout), done.stderr
 
 
@@ -566,16 +572,21 @@ def desk(project: Any) -> Desk:
     return Desk(project)
 
 
-def test_one_command_records_and_replays_an_agent(desk: Desk) -> None:
+def test_one_command_records_and_replays_an_agent(desk: Desk, tmp_path: Path) -> None:
     with ProviderServer() as provider:
         code, recorded, _ = desk.record(OPENAI_BASE_URL=f"{provider.url}/v1", OPENAI_API_KEY=SECRET)
     written = desk.edited.read_text()
-    desk.edited.unlink()
-    again, replayed, told = desk.record("--replay", recorded["run_id"], "--require-complete")
+    desk.edited.write_text("newer")
+    tree = tmp_path / "replayed"
+    again, replayed, told = desk.replay(
+        recorded["run_id"], "--require-complete", "--work-tree", str(tree)
+    )
 
     assert (code, again) == (0, 0)
     assert recorded["lanes"][0]["recorded"] == 2
-    assert desk.edited.read_text() == written != ""
+    # It worked in a fresh copy of the recorded files, and not here.
+    assert (tree / "edited.txt").read_text() == written != ""
+    assert desk.edited.read_text() == "newer"
     assert replayed["head"] == replayed["recorded_head"] == recorded["head"]
     assert replayed["run_id"] != recorded["run_id"]
     assert "hits 2, misses 0, left 0" in told
@@ -584,7 +595,7 @@ def test_one_command_records_and_replays_an_agent(desk: Desk) -> None:
     journal = desk.project.sdd / "runs" / recorded["run_id"] / "journal.jsonl"
     events = [json.loads(line)["event"] for line in journal.read_text().splitlines()]
     assert events == [
-        *("agent_started", "llm_http_exchange", "llm_http_exchange"),
+        *("agent_environment", "agent_started", "llm_http_exchange", "llm_http_exchange"),
         *("agent_ended", "llm_http_recording"),
     ]
 
@@ -593,12 +604,12 @@ def test_the_exit_code_is_the_proxys_account(desk: Desk) -> None:
     with ProviderServer() as provider:
         _, recorded, _ = desk.record(OPENAI_BASE_URL=f"{provider.url}/v1")
     run_id = recorded["run_id"]
-    missed = desk.record("--replay", run_id, text="ho")
-    incomplete = desk.record("--replay", run_id, "--require-complete", count=1)
-    left = desk.record("--replay", run_id, count=1)
+    missed = desk.replay(run_id, text="ho")
+    incomplete = desk.replay(run_id, "--require-complete", count=1)
+    left = desk.replay(run_id, count=1)
     path = desk.project.sdd / "runs" / run_id / "llm_http.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"status": 200', b'"status": 201', 1))
-    changed = desk.run("record", "--replay", run_id, "--", "true")
+    changed = desk.run("replay", run_id, "--", "true")
     nothing = desk.run("record", "--", "true")
     absent = desk.run("record", "--", "no-such-program")
 

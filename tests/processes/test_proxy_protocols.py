@@ -394,7 +394,7 @@ def test_a_recording_of_other_rules_is_refused(
     other = re.sub(rb'(?<="rules_sha256": ")[0-9a-f]{64}', b"0" * 64, path.read_bytes())
     path.write_bytes(other)
     explained = bernstein(project, "replay", "explain", recording.run_id)
-    replayed = bernstein(project, "record", "--replay", recording.run_id, "--", "true")
+    replayed = bernstein(project, "replay", recording.run_id, "--", "true")
 
     assert (explained.returncode, replayed.returncode) == (13, 13)
     assert "key scheme mismatch" in explained.stderr

@@ -21,7 +21,7 @@ from bernstein_formats.http_exchange import (
 from bernstein_formats.http_key import HttpRequest, keyed
 from bernstein_formats.http_miss import differences, error_body, miss_text, nearest
 from bernstein_formats.http_protocol import Protocol
-from bernstein_formats.http_replay import LaneReplay, MissKind, NoAnswer
+from bernstein_formats.http_replay import LaneReplay, MissKind, NoAnswer, ReleaseOrder
 
 ENVELOPE = Envelope((("a", "b"),), (("x", "y"),), (), ((1, 0.5), (1, 1.0)))
 
@@ -161,3 +161,13 @@ def test_every_protocols_error_is_json_that_shows_the_text(protocol: Protocol) -
     body = json.loads(error_body(protocol, "half a pair: \ud800", "k"))
 
     assert body["error"]["message"] == "half a pair: \\ud800"
+
+
+def test_answers_have_their_turn_in_the_order_of_their_ends() -> None:
+    first, second, third = (exchange({"n": seq}, seq) for seq in (1, 2, 3))
+    order = ReleaseOrder("agent", [third, first, second])
+
+    assert [order.has_turn(each) for each in (first, second, third)] == [False, False, True]
+    order.give_out(second)  # out of its turn
+    order.give_out(third)
+    assert order.has_turn(first)

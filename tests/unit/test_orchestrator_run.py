@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bernstein_agent.sandbox import is_possible
 from bernstein_cli.run_summary import summary_document, summary_lines
 from bernstein_client.appender import AppendResult
 from bernstein_client.recorder import (
@@ -44,7 +45,6 @@ from bernstein_formats.journal_verify import JournalSeal, verify_journal
 from bernstein_formats.rederivation import rederive
 from bernstein_orchestrator import sidecars
 from bernstein_orchestrator.options import RunOptions
-from bernstein_orchestrator.processes import offline_prefix
 from bernstein_orchestrator.progress import (
     Noted,
     Progress,
@@ -781,7 +781,7 @@ def test_a_strict_replay_with_a_command_is_refused_and_names_the_task(tmp_path: 
         world.run(replay_run_id=recorded.run_id)
 
 
-@pytest.mark.skipif(offline_prefix() is None, reason="no way to take the network away here")
+@pytest.mark.skipif(not is_possible(), reason="no way to take the network away here")
 def test_offline_agents_run_in_a_copy_and_are_reported(tmp_path: Path) -> None:
     world = World(tmp_path, COMMAND_PLAN)
     recorded = world.run()
@@ -842,7 +842,7 @@ def test_a_sidecar_that_is_gone_fails_a_deterministic_run(
     assert [row["reason"] for row in rows] == ["FileNotFoundError"] * count
 
 
-@pytest.mark.skipif(offline_prefix() is None, reason="no way to take the network away here")
+@pytest.mark.skipif(not is_possible(), reason="no way to take the network away here")
 def test_a_replay_repeats_what_was_recorded_of_the_provider(tmp_path: Path) -> None:
     world = World(tmp_path, WRAPPER_PLAN % SIGNALS)
     recorded = world.run(providers=(), max_retries=1)

@@ -1,4 +1,4 @@
-"""`bernstein replay`: show, verify, re-derive, rebuild, list and compare recorded runs."""
+"""`bernstein replay`: show, verify, re-derive, rebuild, list, compare and rerun recorded runs."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from bernstein_cli import replay_answers
+from bernstein_cli.agent_options import COMMAND, AgentOptions, CommandBehindDashes, agent_options
 from bernstein_cli.completion import complete_replay
 from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.local_run import name_of
@@ -24,8 +25,10 @@ OF_SERVICES: Final = (REPAIR, EXPLAIN, SCAN)
 DIFF: Final = "diff"
 
 
-@click.command()
-@click.argument("words", nargs=-1, metavar="RUN_ID...", shell_complete=complete_replay)
+@click.command(cls=CommandBehindDashes)
+@click.argument(
+    "words", nargs=-1, metavar="RUN_ID... [-- COMMAND...]", shell_complete=complete_replay
+)
 @click.option("--sdd-dir", default=DEFAULT_SDD_DIR, show_default=True, help="The state folder.")
 @click.option("--as-json", "--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--limit", type=click.IntRange(min=0), help="Show only the first N rows.")
@@ -40,6 +43,7 @@ DIFF: Final = "diff"
     help="Read this journal, or the run in this folder; implies --offline.",
 )
 @click.option("--recover", is_flag=True, help="Repair: take rows out of damaged lines, too.")
+@agent_options
 @step_options
 @click.pass_context
 def replay(
@@ -57,7 +61,7 @@ def replay(
     offline: bool,
     file: Path | None,
     recover: bool,
-    **of_steps: Any,
+    **others: Any,
 ) -> int:
     """Show what a run recorded: RUN_ID, or `latest`; or one agent's steps: AGENT_ID.
 
@@ -71,6 +75,8 @@ def replay(
     bernstein replay explain RUN            what the keys of its agents' requests leave out
     bernstein replay scan RUN               are there secrets in what its agents said and heard?
     bernstein replay repair RUN             put a damaged journal in order; the original is kept
+    bernstein replay RUN -- COMMAND...      the agent again, answered from the run
+    bernstein replay --all DIR              every recorded agent below a folder, one after the other
     bernstein replay AGENT [--walk]         an agent's own steps, one after the other
     bernstein replay export AGENT [OUT]     a receipt of them that verifies anywhere
     bernstein replay publish AGENT [OUT]    the same, redacted; --preview, then --opt-in
@@ -79,15 +85,19 @@ def replay(
     bernstein replay debug A [B]            one chain in full, or two side by side
 
     --verify wins over --re-derive, and that over --from-step. Exit codes: 0 clean, 1 not clean or
-    no such run, 2 wrong usage, 3 clean, but --require-provenance and no pinned key. To run a plan
-    again from its record, set BERNSTEIN_REPLAY_RUN_ID for `bernstein run`.
+    no such run, 2 wrong usage, 3 clean, but --require-provenance and no pinned key. With a COMMAND
+    it is the proxy's account, not the command's: 10 a miss, 11 recorded calls were not asked for.
+    To run a plan again from its record, set BERNSTEIN_REPLAY_RUN_ID for `bernstein run`.
     """
+    of_agent = AgentOptions.taken_from(others)
+    if COMMAND in ctx.meta or of_agent.given():
+        return _of_agents(ctx, words, of_agent, Path(sdd_dir), as_json=as_json)
     if require_provenance and not verify:
         raise click.UsageError("--require-provenance is for --verify", ctx)
     words = words or ((LATEST,) if file is not None else ())
     has_mode = verify or re_derive or from_step is not None or file is not None
     verb = step_verb(Path(sdd_dir), words, has_mode=has_mode)
-    options = StepOptions(**of_steps)
+    options = StepOptions(**others)
     if verb is not None or options.misplaced(None):
         from bernstein_cli.commands.replay_steps import answer  # noqa: PLC0415 - seldom needed
 
@@ -103,10 +113,7 @@ def replay(
         if words[0] == DIFF:
             return replay_answers.diff(asked, words[1], words[2])
         run_id = words[0] if file is None or words[0] != LATEST else name_of(file)
-        try:
-            return _of_run(asked, run_id, limit, from_step, verify=verify, re_derive=re_derive)
-        except RunNotFound as error:
-            return replay_answers.not_found(asked, run_id, error)
+        return _of_run(asked, run_id, limit, from_step, verify=verify, re_derive=re_derive)
 
 
 def _by_services(
@@ -137,6 +144,21 @@ def _of_run(
     verify: bool,
     re_derive: bool,
 ) -> int:
+    try:
+        return _answer(asked, run_id, limit, from_step, verify=verify, re_derive=re_derive)
+    except RunNotFound as error:
+        return replay_answers.not_found(asked, run_id, error)
+
+
+def _answer(
+    asked: Asked,
+    run_id: str,
+    limit: int | None,
+    from_step: int | None,
+    *,
+    verify: bool,
+    re_derive: bool,
+) -> int:
     if verify:
         return replay_answers.verify(asked, run_id)
     if re_derive:
@@ -144,6 +166,27 @@ def _of_run(
     if from_step is not None:
         return replay_answers.rebuild(asked, run_id, from_step)
     return replay_answers.show(asked, run_id, limit)
+
+
+def _of_agents(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    options: AgentOptions,
+    sdd_dir: Path,
+    *,
+    as_json: bool,
+) -> int:
+    from bernstein_cli.commands.replay_agent import replay_all, replay_one  # noqa: PLC0415 - slow
+
+    command = ctx.meta.get(COMMAND, ())
+    if options.all_of is not None:
+        if words or command or options.work_tree is not None:
+            raise click.UsageError("--all takes no run, no command and no --work-tree", ctx)
+        return replay_all(options.all_of, options, as_json=as_json)
+    if len(words) != 1 or not command:
+        found = f"{options.given()}: " if options.given() else ""
+        raise click.UsageError(f"{found}name one run, and behind `--` the agent's command", ctx)
+    return replay_one(words[0], command, options, sdd_dir, as_json=as_json)
 
 
 def _check_words(ctx: click.Context, words: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from bernstein_agent.run_lanes import RunLanes
 from bernstein_cli import exit_codes
 from bernstein_cli.automatic_receipt import make_automatic_receipt
 from bernstein_cli.handing_over import hand_over_line
@@ -140,6 +141,7 @@ def _performed(options: RunOptions) -> tuple[RunResult, BuiltReceipt | None]:
                 report=view.show,
                 clock=SystemClock().now_seconds,
                 audit=services.macs.append_audit_event,
+                lanes=RunLanes(services) if RunLanes.are_installed() else None,
             )
             view.close()
             receipt = make_automatic_receipt(services, result.run_id)
