@@ -4,17 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bernstein_formats.call_fingerprint import key_of_call, seeded
 from bernstein_formats.canonical import JsonValue
-from bernstein_formats.fingerprint import (
-    FingerprintInput,
-    FingerprintMetadata,
-    temperature_bucket,
-)
-from bernstein_formats.llm_calls import (
-    DEFAULT_MAX_TOKENS,
-    DEFAULT_TEMPERATURE,
-    literal_value,
-)
+from bernstein_formats.fingerprint import FingerprintInput, FingerprintMetadata
+from bernstein_formats.llm_calls import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, CallRequest
 from bernstein_formats.modes import RuntimeMode
 
 
@@ -45,20 +38,16 @@ class Question:
     def key(self, mode: RuntimeMode, version: str, seed: int | None) -> FingerprintInput:
         """What its fingerprint is made of, as the recorder makes it. Raises InvalidInput."""
         settings = self.settings
-        temperature = literal_value(settings.temperature, "temperature")
-        max_tokens = literal_value(settings.max_tokens, "max_tokens")
-        return FingerprintInput(
-            family=settings.family or settings.provider,
+        call = CallRequest(
             model=settings.model,
-            call_class=self.call_class,
-            runtime_mode=mode,
-            messages=({"role": "user", "content": self.prompt},),
-            version=version,
-            temperature_bucket=None if temperature is None else temperature_bucket(temperature),
-            seed=seed,
-            max_tokens=max_tokens if type(max_tokens) is int else None,
+            prompt=self.prompt,
             provider=settings.provider,
+            temperature=settings.temperature,
+            max_tokens=settings.max_tokens,
             parameters=settings.parameters,
+        )
+        return key_of_call(
+            seeded(call, seed), mode, version, family=settings.family, call_class=self.call_class
         )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from bernstein_formats.cached_answers import changed_call, divergence
+from bernstein_formats.call_fingerprint import key_of_call, seeded
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import (
     CacheModeError,
-    InvalidInput,
     ReplayMissError,
     RowMalformed,
     SeedRequiredError,
@@ -20,9 +20,8 @@ from bernstein_formats.fingerprint import (
     FingerprintInput,
     compute_fingerprint,
     shown_facts,
-    temperature_bucket,
 )
-from bernstein_formats.llm_calls import Caller, CallRequest, literal_value
+from bernstein_formats.llm_calls import Caller, CallRequest
 from bernstein_formats.llm_replay import Answer
 from bernstein_formats.modes import RuntimeMode, may_replay, parse_mode
 from bernstein_recorder.answering import Account, LiveAnswers, Served, Source, answer_json
@@ -41,38 +40,22 @@ class Scope:
     seed: int | None = None
 
     def seeded(self, call: CallRequest) -> CallRequest:
-        """The call with the session's seed. Raises InvalidInput when it brings another one."""
-        if self.seed is None:
-            return call
-        given = call.parameters.get("seed", self.seed)
-        if given != self.seed:
-            raise InvalidInput(
-                f"the session's seed is {self.seed}, the call's {given!r}: leave it out of the"
-                " parameters",
-                field="parameters",
-            )
-        return replace(call, parameters={**call.parameters, "seed": self.seed})
+        return seeded(call, self.seed)
 
     def key(self, call: CallRequest, caller: Caller) -> FingerprintInput:
-        """What the call's fingerprint is made of. Raises InvalidInput, CanonicalizationError."""
-        parameters = dict(call.parameters)
-        system = parameters.pop("system", None)
-        prompt: dict[str, JsonValue] = {"role": "user", "content": call.prompt}
-        before = () if system is None else ({"role": "system", "content": system},)
-        return FingerprintInput(
-            family=str(caller.about.get("family") or call.provider),
-            model=call.model,
-            call_class=str(caller.about.get("call_class") or ""),
-            runtime_mode=self.mode,
-            messages=(*before, prompt),
-            version=self.version,
-            temperature_bucket=_bucket(call.temperature),
-            seed=_whole(parameters.pop("seed", None), "seed"),
-            max_tokens=_whole(literal_value(call.max_tokens, "max_tokens"), "max_tokens"),
-            tools=_tools(parameters.pop("tools", None)),
-            provider=call.provider,
-            parameters=parameters,
-        )
+        """What the call's fingerprint is made of. Raises InvalidInput."""
+        purpose = {name: str(caller.about.get(name) or "") for name in ("family", "call_class")}
+        return key_of_call(call, self.mode, self.version, **purpose)
+
+    def about(self, key: FingerprintInput, made: Fingerprint, source: str) -> dict[str, JsonValue]:
+        """What the row of a call says besides the call."""
+        marks: dict[str, JsonValue] = {
+            "mode": key.runtime_mode.value,
+            "source": source,
+            "fingerprint": made.composite,
+            "facts": shown_facts(key),
+        }
+        return marks if self.seed is None else {**marks, "session_seed": self.seed}
 
 
 def check_session(mode: RuntimeMode | None, *, seed: int | None, allow_live_miss: bool) -> None:
@@ -139,7 +122,9 @@ class ModedAnswers:
             return self._from_kept(found, key, made, call, caller)
         if address is None or self._scope.mode.is_hermetic:
             raise divergence(key, made, address, self._kept.nearby(self._scope.mode))
-        served = self._live.answer(call, replace(caller, about=_about(key, made, "live")))
+        served = self._live.answer(
+            call, replace(caller, about=self._scope.about(key, made, "live"))
+        )
         self._kept.keep(key, made, address, served.text(), self._scope.run_id)
         return replace(served, fingerprint=made.composite, stored_mode=self._scope.mode)
 
@@ -165,7 +150,7 @@ class ModedAnswers:
         caller: Caller,
     ) -> Served:
         if self._recording is not None:
-            about = _about(key, made, "cache") | {"stored_mode": found.mode.value}
+            about = self._scope.about(key, made, "cache") | {"stored_mode": found.mode.value}
             with self._gate.inside():
                 self._recording.record(call, found.answer.response, replace(caller, about=about))
         response_json = answer_json(found.answer.response)
@@ -184,7 +169,7 @@ class ReplayedMarks:
     def caller(self, call: CallRequest, caller: Caller, source: str) -> Caller:
         """The caller with the members that a row of this session has."""
         key = self._scope.key(call, caller)
-        return replace(caller, about=_about(key, compute_fingerprint(key), source))
+        return replace(caller, about=self._scope.about(key, compute_fingerprint(key), source))
 
     def checked(self, call: CallRequest, caller: Caller, found: Answer, served: Served) -> Served:
         """The answer with its fingerprint. Raises ReplayDivergenceError where the recorded one,
@@ -222,43 +207,11 @@ def mode_of_row(row: Mapping[str, JsonValue], line: int) -> RuntimeMode | None:
     return found
 
 
-def _told(mode: RuntimeMode | None) -> str:
-    return f"as {mode}" if mode else "without a mode"
-
-
 def seed_of_row(row: Mapping[str, JsonValue]) -> int | None:
-    """The seed that a recorded call was made with."""
-    parameters = row.get("parameters")
-    seed = parameters.get("seed") if isinstance(parameters, dict) else None
+    """The seed that the session of a recorded call pinned."""
+    seed = row.get("session_seed")
     return seed if type(seed) is int else None
 
 
-def _about(key: FingerprintInput, made: Fingerprint, source: str) -> dict[str, JsonValue]:
-    return {
-        "mode": key.runtime_mode.value,
-        "source": source,
-        "fingerprint": made.composite,
-        "facts": shown_facts(key),
-    }
-
-
-def _bucket(text: str) -> str | None:
-    value = literal_value(text, "temperature")
-    return None if value is None else temperature_bucket(value)
-
-
-def _whole(value: JsonValue, name: str) -> int | None:
-    if value is None or type(value) is int:
-        return value
-    raise InvalidInput(f"{name} is {value!r}: give a whole number or none", field=name)
-
-
-def _tools(value: JsonValue) -> tuple[Mapping[str, JsonValue], ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise InvalidInput("tools must be a list of objects", field="parameters")
-    tools = [each for each in value if isinstance(each, dict)]
-    if len(tools) != len(value):
-        raise InvalidInput("tools must be a list of objects", field="parameters")
-    return tuple(tools)
+def _told(mode: RuntimeMode | None) -> str:
+    return f"as {mode}" if mode else "without a mode"

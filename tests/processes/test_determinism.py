@@ -27,6 +27,7 @@ from bernstein_determinism.reports import check_runs, replay_report
 from bernstein_determinism.runtime import Runtime, replay_turn
 from bernstein_determinism.turn_record import turns_of
 from bernstein_formats import errors
+from bernstein_formats.canonical import JsonValue
 from bernstein_formats.modes import RuntimeMode, readable_modes
 from bernstein_tour.model_server import MODEL, ModelServer
 
@@ -412,6 +413,33 @@ def test_headless_replay_takes_new_turns_from_what_is_stored_or_not_at_all(servi
         with pytest.raises(errors.ReplayDivergenceError, match="nothing is stored"):
             made.runtime.take_turn(agent, "cups", turn_id="unknown")
     assert server.calls == calls
+
+
+def test_system_texts_tools_and_seeds_among_the_parameters_have_one_fingerprint(services, server):
+    """The library makes the fingerprint that the recorder makes; the runtime compares them."""
+    tool: JsonValue = {
+        "type": "function",
+        "function": {"name": "f", "parameters": {"type": "object"}},
+    }
+    parameters: dict[str, JsonValue] = {
+        "system": "You write.",
+        "tools": [tool],
+        "seed": 3,
+        "top_p": 0.5,
+    }
+    model = ModelSettings(MODEL, "openai", parameters=parameters)
+
+    def asking(turn):
+        parts = [PromptContribution("p", 0, 0, "tea", required=True)]
+        turn.step({"node": lambda node: node.write("notes", node.ask(parts, model=model))})
+        turn.step({"other": lambda node: node.write("notes", node.ask(parts))})
+
+    providers = [Provider("openai", server.base_url, "unused")]
+    with record_run(services, setup(), providers=providers) as made:
+        row = made.runtime.take_turn(asking, "tea")
+    assert {"tools", "seed", "parameters"} <= set(next(row.asks()).components)
+    with replay_run(services, setup(), made.run_id) as again:
+        assert replay_turn(row, asking, again.runtime).ok
 
 
 def test_another_version_of_the_agent_is_told_before_it_runs(services, server):
