@@ -5,14 +5,15 @@ What the contracts call pure must look at none of these. Three nets, each for wh
 * The interpreter's profiler tells of each call that Python code of the block makes, so that
   `from time import time` made long ago is caught as well; likewise in threads that it starts.
 * The functions themselves are replaced while the block runs (`ambient_stubs`), so that C code
-  which was given one (`map(os.stat, ...)`) and threads that ran before are caught.
+  which was given one (`map(os.stat, ...)`) and threads that waited for work before are caught.
 * The interpreter's audit events tell of files, sockets and processes, whoever asks for them.
 
 Not caught, and named in docs/determinism.md: `datetime.now` and C functions that were looked up
 before the block, where only C code or a thread that ran before calls them; the local time zone in
 `datetime.astimezone` and `fromtimestamp`; the order of sets, `id()` and `hash()` of text;
 generators, clocks and files of extension modules that go past all of this (NumPy's, say); a file
-that is open already and read by a `for`; and whatever an import does.
+that is open already and read by a `for`; threads that were busy when the block began; and whatever
+an import does.
 """
 
 import gc
@@ -27,8 +28,10 @@ import uuid
 from asyncio import base_events
 from collections.abc import Iterator
 from concurrent.futures import _base as futures
+from concurrent.futures import thread
 from contextlib import contextmanager
 from datetime import date
+from multiprocessing import pool
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, Final
 
@@ -57,8 +60,11 @@ _SEED: Final = random.Random.seed.__code__
 _IMPORTING: Final = "<frozen importlib"
 # A thread that waits looks at the clock for nobody's sake.
 _WAITING: Final = frozenset(
-    each.__file__ for each in (threading, queue, selectors, futures, base_events)
+    each.__file__ for each in (threading, queue, selectors, base_events, futures, thread, pool)
 )
+
+
+_WORKER_NAMES: Final = frozenset({"wait", "get", "_worker", "worker"})
 
 
 class _Watch:
@@ -68,11 +74,18 @@ class _Watch:
         self.refused: AmbientAccessError | None = None
         self._own = threading.get_ident()
         # All threads of the interpreter, also those that `threading` does not know.
-        self._before = set(sys._current_frames())  # noqa: SLF001 - there is no other list of them
+        running = sys._current_frames()  # noqa: SLF001 - there is no other list of them
+        self._before = set(running)
+        self._idle = {ident for ident, frame in running.items() if _waits_for_work(frame)}
 
-    def is_over(self, thread: int) -> bool:
-        """Whether a thread is the block's: it is the block's own, or began after it."""
+    def owns(self, thread: int) -> bool:
+        """Whether a thread is the block's: it runs the block, or began after it."""
         return thread == self._own or thread not in self._before
+
+    def may_use(self, thread: int) -> bool:
+        """Whether a thread that ran before waited, for work that may now be the block's; one that
+        was busy goes about its own."""
+        return thread in self._idle
 
 
 class _Watches:
@@ -100,11 +113,12 @@ class _Watches:
                 self._stubs.take_away()
 
     def tell(self, what: str, call: str, frame: FrameType | None) -> None:
-        """Somebody looks at `what`. Raises AmbientAccessError in a thread of a block; another
-        thread, which may have nothing to do with it, gets what it asked for."""
+        """Somebody looks at `what`. Raises AmbientAccessError in a thread of a block; a thread that
+        ran before, which may have nothing to do with it, gets what it asked for."""
         thread = threading.get_ident()
-        watched = [each for each in self._running if each.is_over(thread)]
-        if not self._running or _is_for_the_interpreter(frame, waiting_too=not watched):
+        watched = [each for each in self._running if each.owns(thread)]
+        told = watched or [each for each in self._running if each.may_use(thread)]
+        if not told or _is_for_the_interpreter(frame, waiting_too=not watched):
             return
         where = "" if watched else f" in thread {threading.current_thread().name}, which ran before"
         error = AmbientAccessError(
@@ -113,7 +127,7 @@ class _Watches:
             what=what,
             call=call,
         )
-        for each in self._running:
+        for each in told:
             each.refused = each.refused or error
         if watched:
             raise error
@@ -134,8 +148,9 @@ _watches: Final = _Watches()
 def forbid_ambient() -> Iterator[None]:
     """Raise AmbientAccessError where the block, or a thread that it starts, looks around.
 
-    A look that the block swallowed is raised at its end, and so is that of a thread that ran before
-    (a pool's, say), which itself goes on. What is not caught is listed on top of this module.
+    A look that the block swallowed is raised at its end, and so is that of a thread that waited for
+    work when it began (a pool's, say), which itself goes on. What is not caught is listed on top of
+    this module.
     """
     watch = _Watch()
     before, threads_before = sys.getprofile(), threading.getprofile()
@@ -188,6 +203,12 @@ def _forbidden_code(frame: FrameType) -> _Found | None:
     if frame.f_code is _SEED and frame.f_locals.get("a") is None:
         return "randomness", "random.Random() without a seed"
     return None
+
+
+def _waits_for_work(frame: FrameType) -> bool:
+    """Whether a thread sits in a pool or before a queue."""
+    code = frame.f_code
+    return code.co_filename in _WAITING and code.co_name in _WORKER_NAMES
 
 
 def _is_for_the_interpreter(frame: FrameType | None, *, waiting_too: bool) -> bool:

@@ -116,7 +116,7 @@ def test_a_thread_that_only_waits_is_not_told():
         while not stop.wait(0.001):
             begun.set()
 
-    thread = threading.Thread(target=wait)
+    thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     with forbid_ambient():
         begun.clear()
@@ -125,6 +125,31 @@ def test_a_thread_that_only_waits_is_not_told():
         begun.wait()
     stop.set()
     thread.join()
+
+
+def test_a_thread_that_was_busy_before_goes_about_its_own():
+    going, rounds = [True], [0]
+
+    def work():
+        while going:
+            time.time()
+            os.getenv("PATH")
+            rounds[0] += 1
+
+    def wait_for_a_round():
+        before = rounds[0]
+        while rounds[0] < before + 2:
+            pass
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    wait_for_a_round()
+    try:
+        with forbid_ambient():
+            wait_for_a_round()
+    finally:
+        going.clear()
+        thread.join()
 
 
 def test_threads_of_the_block_are_its_own():
