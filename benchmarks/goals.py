@@ -64,6 +64,9 @@ GOALS = {
     "open a long recording, CPU": Goal(at_most=10_000),
     "memory of a long recording, proxy": Goal(at_most=160),
     "memory of a long recording, recorder": Goal(at_most=48),
+    "PostgreSQL, 1 x 64 rows, to the raw engine": Goal(ratio=0.8),
+    "PostgreSQL, 8 x 64 rows, to the raw engine": Goal(ratio=0.8),
+    "PostgreSQL, 64 x 64 rows, to the raw engine": Goal(ratio=0.8),
 }
 
 

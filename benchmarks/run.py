@@ -22,6 +22,7 @@ from benchmarks.goals import goal_of
 from benchmarks.measuring import Figure, Setting
 from benchmarks.project import ROOT, PeerEnvironment, peer_environment
 from benchmarks.recordings import recordings
+from benchmarks.stores import stores
 
 IN_ONE_PROCESS = (
     "verification",
@@ -138,6 +139,7 @@ GROUPS: dict[str, Group] = {
     "appends": appends,
     "agent-proxies": agent_proxies,
     "recordings": recordings,
+    "stores": stores,
 }
 HEADER = f"{'metric':42} {'ours':>14} {'peer':>14} {'ratio':>9} {'goal':>9}  met"
 

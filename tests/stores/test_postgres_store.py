@@ -313,3 +313,61 @@ def test_a_migration_that_was_changed_is_refused(postgres: PostgresServer, monke
 
 def patch_migrations(monkeypatch: pytest.MonkeyPatch, made: list[Migration]) -> None:
     monkeypatch.setattr("bernstein_store.postgres.schema.migrations", lambda: made)
+
+
+def test_an_answer_that_was_lost_with_its_connection_is_found(stores, monkeypatch) -> None:
+    """The commit came through and nobody heard of it: the same append is not made twice."""
+    ours, theirs = stores
+    log = ours.open_log(NAME)
+    log.append(b"one\n", [Mark("a", 4, "1")])
+    answer_gets_lost(monkeypatch, times=1)
+
+    log.append(b"two\n", [Mark("b", 8, "2")])
+    log.append(b"three\n", [Mark("c", 14, "3")])
+
+    assert ours.get(NAME) == b"one\ntwo\nthree\n"
+    assert [mark.request_id for mark in theirs.open_log(NAME).marks] == ["a", "b", "c"]
+
+
+def test_a_database_that_stays_away_is_told_and_the_marks_say_what_came_of_it(
+    stores, monkeypatch
+) -> None:
+    ours, _ = stores
+    log = ours.open_log(NAME)
+    with monkeypatch.context() as patched:
+        patched.setattr(database_module, "OUTAGE_SECONDS", 0.2)
+        answer_gets_lost(patched, times=100)
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            log.append(b"one\n", [Mark("a", 4, "1")])
+
+    assert list(log.catch_up()) == [Mark("a", 4, "1")]
+    log.append(b"two\n", [Mark("b", 8, "2")])
+    assert ours.get(NAME) == b"one\ntwo\n"
+
+
+def test_rows_that_were_removed_by_hand_are_missed(stores, database_url) -> None:
+    ours, _ = stores
+    ours.open_log(NAME).append(b"x" * 600_000, [])
+    with connected(target_of(StoreConfig(url=database_url))) as connection:
+        own = f"select set_config('bernstein.origin_id', '{ours._origin_id}', false)"
+        connection.execute(own.encode())
+        connection.execute("delete from bernstein.pieces where position > 0")
+
+    with pytest.raises(StoreFailed, match=f"{NAME} has no bytes from 262144 on"):
+        ours.get(NAME)
+
+
+def answer_gets_lost(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Transactions are committed, and then their connection breaks."""
+    left = [times]
+    once = database_module.Database._once
+
+    def broken(self, connection, work):
+        done = once(self, connection, work)
+        if left[0]:
+            left[0] -= 1
+            connection.close()
+            raise database_module._Lost(psycopg.OperationalError("gone"))
+        return done
+
+    monkeypatch.setattr(database_module.Database, "_once", broken)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from bernstein_formats.errors import Unavailable
+from bernstein_formats.errors import BernsteinError, StoreFailed, Unavailable
 from bernstein_store.postgres.database import Database
 from bernstein_store.postgres.pool import Connection
 
@@ -16,6 +16,7 @@ _READ: Final = """
         select coalesce(max(position), 0) from pieces
         where origin_id = %(origin_id)s and content_id = %(content_id)s and position <= %(start)s)
     order by position"""
+_NAME: Final = "select name from files where origin_id = %s and content_id = %s"
 _STORE: Final = """
     insert into pieces (origin_id, content_id, position, data) values (%s, %s, %s, %s)"""
 
@@ -54,7 +55,8 @@ def _store_at(
 def read_content(database: Database, content_id: int, start: int, end: int) -> Iterator[bytes]:
     """The bytes from `start` to `end`, all of which were stored.
 
-    No transaction lasts longer than a window. Raises Unavailable when the content was replaced.
+    No transaction lasts longer than a window. Raises Unavailable when the content was replaced, and
+    StoreFailed when it was damaged.
     """
     while start < end:
         until = min(end, start + WINDOW_BYTES)
@@ -71,7 +73,19 @@ def read_content(database: Database, content_id: int, start: int, end: int) -> I
             start += len(piece)
             yield piece
         if start < until:
-            raise Unavailable(
-                f"{database.place}: a file was replaced while it was read; try again",
-                path=database.place,
-            )
+            raise _gone(database, content_id, start)
+
+
+def _gone(database: Database, content_id: int, start: int) -> BernsteinError:
+    """Why bytes are not there: other content has taken the place of this, or they were removed."""
+    found = database.rows(_NAME, [database.origin_id, content_id])
+    if not found:
+        return Unavailable(
+            f"{database.place}: a file was replaced while it was read; try again",
+            path=database.place,
+        )
+    return StoreFailed(
+        f"{database.place}: {found[0][0]} has no bytes from {start} on, which were stored: rows"
+        " were removed from the database by hand; restore it from a backup",
+        path=found[0][0],
+    )

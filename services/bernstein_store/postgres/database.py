@@ -57,16 +57,27 @@ class Database:
     def rows(self, query: str, parameters: Parameters) -> list[Row]:
         """What one statement gives, in a transaction of its own and in one round trip."""
 
-        def work(connection: Connection) -> psycopg.Cursor[Row]:
-            return connection.execute(query.encode(), parameters)
+        def send(connection: Connection) -> psycopg.Cursor[Row]:
+            # What a pipeline sends up to its end is one transaction.
+            with connection.pipeline():
+                connection.execute(_SET_ORIGIN, [self.origin_id])
+                return connection.execute(query.encode(), parameters)
 
-        return self.run(work).fetchall()
+        return self._tried(send).fetchall()
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """Do `work` in a transaction; all of it again when its connection is lost.
 
         Raises Unavailable, DiskFull, StoreFailed.
         """
+        return self._tried(lambda connection: self._transaction(connection, work))
+
+    def run_once(self, work: Callable[[Connection], Result]) -> Result:
+        """For work that cannot be done twice. Raises Unavailable when its end is unknown."""
+        with self._own_errors():
+            return self._pooled(lambda connection: self._transaction(connection, work))
+
+    def _tried(self, work: Callable[[Connection], Result]) -> Result:
         held: Connection | None = getattr(self._holding, "connection", None)
         with self._own_errors():
             if held is not None:
@@ -77,11 +88,6 @@ class Database:
                         self._pool.check()
                     return self._pooled(work)
         raise AssertionError("the last attempt raises or returns")
-
-    def run_once(self, work: Callable[[Connection], Result]) -> Result:
-        """For work that cannot be done twice. Raises Unavailable when its end is unknown."""
-        with self._own_errors():
-            return self._pooled(work)
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
@@ -137,11 +143,14 @@ class Database:
         except PoolTimeout as error:
             raise _Lost(error) from error
 
+    def _transaction(self, connection: Connection, work: Callable[[Connection], Result]) -> Result:
+        with connection.pipeline(), connection.transaction():
+            connection.execute(_SET_ORIGIN, [self.origin_id])
+            return work(connection)
+
     def _once(self, connection: Connection, work: Callable[[Connection], Result]) -> Result:
         try:
-            with connection.pipeline(), connection.transaction():
-                connection.execute(_SET_ORIGIN, [self.origin_id])
-                return work(connection)
+            return work(connection)
         except psycopg.Error as error:
             if passes(error):
                 log.warning("connection_lost", place=self.place, error=type(error).__name__)

@@ -26,10 +26,13 @@ def open_pool(config: StoreConfig) -> ConnectionPool[Connection]:
         connection.execute("set search_path = bernstein")
         for setting in _TIME_LIMITS:
             connection.execute("select set_config(%s, %s, false)", [setting, limit])
-        connection.commit()
 
+    def arguments() -> dict[str, Any]:
+        return {**target.arguments(), "autocommit": True}
+
+    target = target_of(config)
     return ConnectionPool(
-        kwargs=target_of(config).arguments,
+        kwargs=arguments,
         configure=configure,
         min_size=1,
         max_size=config.connections_max,
