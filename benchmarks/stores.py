@@ -26,7 +26,7 @@ SECONDS = 2.0
 RAW_TABLE = "create table raw (run int, index bigint, line bytea, primary key (run, index))"
 RAW_APPEND = """
     insert into raw (run, index, line)
-    select %s, each.index, each.line from unnest(%s::bigint[], %s::bytea[]) as each (index, line)"""
+    select %s, each.index, each.line from unnest(%s::bigint[], %b::bytea[]) as each (index, line)"""
 
 # Appends a batch durably; the argument is its number.
 Append = Callable[[int], object]

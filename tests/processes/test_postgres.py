@@ -253,7 +253,7 @@ def test_journals_of_several_hosts_serve_one_run_and_never_fork_it(fleet: Projec
     ):
         run_id = first.journal.create_run()
         producers = Producers(run_id, [first, second], 8)
-        following = pool.submit(_followed, second, run_id)
+        following = pool.submit(_followed, first, run_id)
         producers.wait_for(100)
         os.kill(pid_of(second, "journal"), signal.SIGKILL)
         producers.wait_for(100)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from bernstein_formats.errors import (
     Unavailable,
 )
 from bernstein_formats.event_journal import START, next_row
+from bernstein_formats.http_exchange import Answer, End, Envelope, body_of, exchange_of
+from bernstein_formats.http_key import HttpRequest, keyed
 from bernstein_formats.journal_verify import verify_journal
 from bernstein_formats.llm_calls import Caller, CallRequest, parse_call
 from bernstein_formats.session_journal import parse_step
@@ -29,6 +32,7 @@ from bernstein_journal.step_log import AppendSteps
 from bernstein_journal.steps import StepJournals
 from bernstein_journal.verbatim import VerbatimLogs
 from bernstein_journal.writer import Writer
+from bernstein_recorder.exchanges import Exchanges
 from bernstein_recorder.recording import Recording
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.config import StoreConfig
@@ -211,6 +215,36 @@ def test_recorders_of_one_run_record_a_request_once(stores):
     data = stores[0].get(paths.llm_calls_path(RUN)) or b""
     rows = [parse_call(line + b"\n") for line in data.splitlines()]
     assert [row["response"] for row in rows] == ["one", "two", "three", "four"]
+
+
+def test_exchanges_of_agents_are_kept_once_through_two_recorders(stores, tmp_path):
+    quarantine = FileStore(tmp_path / "private")
+    recorders = [Exchanges(store, quarantine) for store in stores]
+    asked, answered = b'{"model": "m"}', b'{"text": "hi"}'
+    envelope = Envelope((), (), (), ((len(answered), 1.0),))
+
+    def send(number: int) -> None:
+        """Each message is sent to both recorders, as after an answer that got lost."""
+        own = asked + b" " * (number // 2)
+        request = HttpRequest("POST", "/openai/v1/chat/completions", (), (), own)
+        answer = Answer(200, body_of(answered), End.COMPLETE, None, "")
+        row = exchange_of(
+            "agent", number // 2 + 1, request, keyed(request), answer=answer, envelope=envelope
+        )
+        bodies = {sha256(each).hexdigest(): each for each in (own, answered, envelope.data())}
+        recorders[number % 2].record(RUN, f"id-{number // 2}", bodies, [row.line()])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(send, range(16)))
+
+    found = [b"".join(each.read(RUN)) for each in recorders]
+    assert found[0] == found[1]
+    assert sorted(json.loads(line)["seq"] for line in found[0].splitlines()) == [*range(1, 9)]
+    for each in recorders:
+        for number in range(8):
+            own = asked + b" " * number
+            assert each.body(RUN, sha256(own).digest()) == own
+        each.close()
 
 
 def test_trees_that_share_a_run_id_live_side_by_side(database_url, tmp_path):

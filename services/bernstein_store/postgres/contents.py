@@ -18,7 +18,7 @@ _READ: Final = """
     order by position"""
 _NAME: Final = "select name from files where origin_id = %s and content_id = %s"
 _STORE: Final = """
-    insert into pieces (origin_id, content_id, position, data) values (%s, %s, %s, %s)"""
+    insert into pieces (origin_id, content_id, position, data) values (%s, %s, %s, %b)"""
 
 
 def cut(data: bytes, start: int) -> tuple[list[int], list[bytes]]:
