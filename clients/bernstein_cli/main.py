@@ -55,6 +55,10 @@ COMMANDS = {
         "Sign a run's receipt, or verify one offline.",
     ),
     "import": ("bernstein_cli.commands.import_:import_", "Take in runs that the peer recorded."),
+    "cassette": (
+        "bernstein_cli.commands.cassette:cassette",
+        "Take over the cassettes of a test suite.",
+    ),
     "follow": ("bernstein_cli.commands.follow:follow", "Show a run's rows as they are written."),
     "view": ("bernstein_cli.commands.view:view", "Show a run's live page in a browser."),
     "thread": ("bernstein_cli.commands.thread:thread", "Check what viewers see of a run."),

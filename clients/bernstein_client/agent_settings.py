@@ -151,11 +151,11 @@ def settings_for_any(base: str, environ: Mapping[str, str] = os.environ) -> Mapp
         "OPENAI_API_BASE": f"{base}/openai/v1",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         LANE_VARIABLE: base,
-        **_past_proxies(environ),
+        **past_proxies(environ),
     }
 
 
-def _past_proxies(environ: Mapping[str, str]) -> Mapping[str, str]:
+def past_proxies(environ: Mapping[str, str]) -> Mapping[str, str]:
     """A lane is on this machine, where no proxy of the surroundings leads."""
     return {
         name: ",".join(filter(None, (environ.get(name, ""), LOOPBACK)))

@@ -4,6 +4,7 @@ Nothing of the user's is touched: its state and its keys lie in a temporary fold
 """
 
 import atexit
+import hashlib
 import os
 import shutil
 import tempfile
@@ -11,8 +12,11 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from bernstein_client.agent_settings import past_proxies
 from bernstein_client.connection import Services
 
+# The same everywhere: a cassette is replayed by whoever has it.
+_REDACTION_KEY: Final = hashlib.sha256(b"bernstein cassettes").hexdigest()
 _LOCK: Final = threading.Lock()
 # By process: a child that was forked has none of its own yet.
 _OPEN: Final[dict[int, Services]] = {}
@@ -30,7 +34,12 @@ def _started(folder: Path) -> Services:
     sdd_dir, state = folder / "project" / ".sdd", folder / "state"
     for each in (sdd_dir, state):
         each.mkdir(parents=True, mode=0o700)
-    services = Services(sdd_dir, {**os.environ, "XDG_STATE_HOME": str(state)})
+    # What is dialled may be on this machine.
+    environ = {**os.environ, **past_proxies(os.environ), "XDG_STATE_HOME": str(state)}
+    services = Services(sdd_dir, environ)
+    key = services.places.redaction_key
+    key.parent.mkdir(mode=0o700)
+    key.write_text(_REDACTION_KEY)
     atexit.register(_end, os.getpid(), folder)
     return services
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from bernstein_client.cassette_services import cassette_services
 from bernstein_client.cassettes import cassette_path, is_cassette, save, take_in
 from bernstein_client.provider_environment import all_providers
 from bernstein_client.proxy import LaneAccount, LaneWanted, ProxyClient
+from bernstein_client.recorder import Provider
 from bernstein_formats.errors import (
     InvalidInput,
     ReplayMissError,
@@ -48,8 +49,10 @@ class Cassette:
 
     path: Path
     is_replaying: bool
+    # Where the lane is.
+    base_url: str
     # What was set in the environment, for clients that are told by argument.
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str]
     account: LaneAccount | None = None
 
 
@@ -72,9 +75,13 @@ def recorded(name: str, *, mode: str = "once", folder: Path | str = FOLDER) -> "
 class Recorded:
     """See `recorded`. Not for two threads at once: environment variables are the process's."""
 
-    def __init__(self, path: Path, mode: RecordMode) -> None:
+    def __init__(
+        self, path: Path, mode: RecordMode, providers: tuple[Provider, ...] | None = None
+    ) -> None:
+        """Without `providers` those of the environment are asked."""
         self._path = path
         self._mode = mode
+        self._providers = providers
         self._open = ExitStack()
         self._cassette: Cassette
         self._run_id: str
@@ -86,14 +93,15 @@ class Recorded:
         replay_run_id = take_in(services, self._path) if replaying else ""
         self._run_id = services.journal.create_run()
         services.journal.append_many(self._run_id, [started_event(_LANE)])
-        providers = () if replaying else all_providers()
+        providers = () if replaying else self._providers or all_providers()
         with ExitStack() as opening:
             self._proxy = opening.enter_context(ProxyClient(services.supervisor))
             wanted = LaneWanted(self._run_id, _LANE, replay_run_id, providers=providers)
-            variables = settings_for_any(self._proxy.open_lane(wanted))
+            base_url = self._proxy.open_lane(wanted)
+            variables = settings_for_any(base_url)
             opening.callback(_set_variables, _set_variables(variables))
             self._open = opening.pop_all()
-        self._cassette = Cassette(self._path, replaying, variables)
+        self._cassette = Cassette(self._path, replaying, base_url, variables)
         return self._cassette
 
     def __exit__(

@@ -6,18 +6,21 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+import vcr
 
 from bernstein_client.cassette_services import cassette_services
 from bernstein_client.recorded import recorded
 from bernstein_formats.errors import (
     Conflict,
     InvalidInput,
-    ReplayKeySchemeMismatchError,
+    RecordingChanged,
     ReplayMissError,
     ReplayRecordingMissingError,
 )
@@ -151,11 +154,8 @@ def test_a_cassette_that_was_changed_is_not_replayed(provider: ModelServer, tmp_
         ask()
     exchanges = tmp_path / "a" / "llm_http.jsonl"
     text = exchanges.read_bytes()
-    exchanges.write_bytes(text.replace(b'"rule_set": 1', b'"rule_set": 0'))
-    with (
-        pytest.raises((Conflict, ReplayKeySchemeMismatchError)),
-        recorded("a", folder=tmp_path),
-    ):
+    exchanges.write_bytes(text.replace(b'"status": 200', b'"status": 201'))
+    with pytest.raises(RecordingChanged), recorded("a", folder=tmp_path):
         pass
     exchanges.write_bytes(text)
     (tmp_path / "a" / "llm_http.bodies").unlink()
@@ -248,3 +248,62 @@ def test_the_services_behind_cassettes_end_with_their_process(tmp_path: Path) ->
     )
     assert not Path(done.stdout.strip()).exists()
     assert cassette_services() is cassette_services()
+
+
+# --- cassettes of vcrpy -----------------------------------------------------------------------
+
+
+def bernstein(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bernstein_cli", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("serializer", ["yaml", "json"])
+def test_a_cassette_that_vcrpy_wrote_goes_on_as_ours(
+    serializer: str, provider: ModelServer, tmp_path: Path
+) -> None:
+    written = tmp_path / f"talk.{serializer}"
+    with vcr.use_cassette(str(written), serializer=serializer):
+        first = [ask("hi ü"), ask("ho")]
+        other = provider.base_url.replace("/v1", "/nothing")
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(other)  # noqa: S310 - on loopback
+    done = bernstein(tmp_path, "cassette", "import", str(written), "--json")
+    provider.stop()
+    with recorded("talk", mode="none", folder=tmp_path / "cassettes"):
+        again = [ask("hi ü"), ask("ho")]
+
+    assert again == first
+    (report,) = json.loads(done.stdout)["cassettes"]
+    assert (done.returncode, report["count"], len(report["left_out"])) == (0, 2, 1)
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "cassettes").rglob("*.*"))
+    assert SECRET in written.read_text()
+    assert SECRET.encode() not in kept
+
+
+def test_a_file_that_cannot_be_taken_in_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("interactions: [")
+    (tmp_path / "empty.json").write_text('{"version": 1, "interactions": []}')
+    (tmp_path / "tagged.yaml").write_text("!!python/object/apply:os.getcwd []")
+    (tmp_path / "cassettes" / "there").mkdir(parents=True)
+    (tmp_path / "there.yaml").write_text("version: 1")
+    names = ("broken.yaml", "empty.json", "tagged.yaml", "absent.yaml", "there.yaml")
+    done = bernstein(tmp_path, "cassette", "import", "--json", *names)
+
+    refused = {each["file"]: each["error"] for each in json.loads(done.stdout)["refused"]}
+    assert done.returncode == 1
+    assert refused == {
+        "broken.yaml": "INVALID_INPUT",
+        "empty.json": "INVALID_INPUT",
+        "tagged.yaml": "INVALID_INPUT",
+        "absent.yaml": "STORE_FAILED",
+        "there.yaml": "CONFLICT",
+    }
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in (tmp_path / "cassettes").iterdir()] == ["there"]
