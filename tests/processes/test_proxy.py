@@ -1,15 +1,13 @@
 """The proxy with real processes, real SDKs and a scripted provider: records, replays, misses."""
 
-import asyncio
 import http.client
 import json
 import shlex
 import subprocess
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,125 +111,6 @@ def chat(text: str, **more: Any) -> dict[str, Any]:
 
 
 CHAT = "/openai/v1/chat/completions"
-
-
-# --- SDKs: record = direct, replay = record -------------------------------------------------------
-
-
-def outcome(call: Callable[[], Any]) -> Any:
-    """What came of a call, without what no two runs share."""
-    try:
-        return call()
-    except (openai.APIError, anthropic.APIError, anthropic.AnthropicError) as error:
-        return type(error).__name__, str(error)
-    except OSError as error:
-        return type(error).__name__
-    except Exception as error:  # noqa: BLE001 - the SDK does not wrap errors of its HTTP library
-        return type(error).__name__
-
-
-def anthropic_stream(base: str, text: str) -> Any:
-    with (
-        anthropic.Anthropic(base_url=base, api_key="dummy", max_retries=0) as client,
-        client.messages.stream(
-            model="a", max_tokens=9, messages=[{"role": "user", "content": text}]
-        ) as stream,
-    ):
-        return "".join(stream.text_stream), stream.get_final_message().stop_reason
-
-
-def anthropic_whole(base: str, text: str) -> Any:
-    with anthropic.Anthropic(base_url=base, api_key="dummy", max_retries=0) as client:
-        answer = client.messages.create(
-            model="a", max_tokens=9, messages=[{"role": "user", "content": text}]
-        )
-        return answer.model_dump()
-
-
-def anthropic_async(base: str, text: str) -> Any:
-    async def ask() -> Any:
-        async with (
-            anthropic.AsyncAnthropic(base_url=base, api_key="dummy", max_retries=0) as client,
-            client.messages.stream(
-                model="b", max_tokens=9, messages=[{"role": "user", "content": text}]
-            ) as stream,
-        ):
-            return [part async for part in stream.text_stream]
-
-    return asyncio.run(ask())
-
-
-def chat_stream(base: str, text: str) -> Any:
-    with openai.OpenAI(base_url=base, api_key="dummy", max_retries=0) as client:
-        stream = client.chat.completions.create(
-            model="c", stream=True, messages=[{"role": "user", "content": text}]
-        )
-        return [chunk.model_dump() for chunk in stream]
-
-
-def chat_async(base: str, text: str) -> Any:
-    async def ask() -> Any:
-        async with openai.AsyncOpenAI(base_url=base, api_key="dummy", max_retries=0) as client:
-            answer = await client.chat.completions.create(
-                model="c", messages=[{"role": "user", "content": text}]
-            )
-            return answer.model_dump()
-
-    return asyncio.run(ask())
-
-
-def responses_stream(base: str, text: str) -> Any:
-    with openai.OpenAI(base_url=base, api_key="dummy", max_retries=0) as client:
-        stream = client.responses.create(model="r", input=text, stream=True)
-        return [event.type for event in stream]
-
-
-def responses_whole(base: str, text: str) -> Any:
-    with openai.OpenAI(base_url=base, api_key="dummy", max_retries=0) as client:
-        return client.responses.create(model="r", input=text).output_text
-
-
-def models(base: str, _text: str) -> Any:
-    with openai.OpenAI(base_url=base, api_key="dummy", max_retries=0) as client:
-        return client.models.list().data
-
-
-CALLS = (
-    *((anthropic_stream, ""), (anthropic_whole, ""), (anthropic_async, "")),
-    *((chat_stream, "v1"), (chat_async, "v1"), (responses_stream, "v1"), (responses_whole, "v1")),
-    (models, "v1"),
-)
-TEXTS = ("hello", "cut", "overloaded", "hello")
-
-
-def conversation(anthropic_base: str, openai_base: str) -> list[Any]:
-    """Every call with every text; the same one twice gets two answers."""
-    return [
-        outcome(partial(call, openai_base if version else anthropic_base, text))
-        for text in TEXTS
-        for call, version in CALLS
-    ]
-
-
-def test_the_sdks_see_the_same_directly_recorded_and_replayed(services: Services) -> None:
-    with ProviderServer() as direct:
-        expected = conversation(direct.url, f"{direct.url}/v1")
-    with ProviderServer() as provider, lane(services, provider) as recording:
-        recorded = conversation(f"{recording.base}/anthropic", f"{recording.base}/openai/v1")
-    services.journal.finish_run(recording.run_id)
-    with lane(services, replay=recording.run_id) as replaying:
-        replayed = conversation(f"{replaying.base}/anthropic", f"{replaying.base}/openai/v1")
-
-    assert recorded == expected
-    assert replayed == expected
-    account = replaying.account
-    assert (account.served, account.misses, account.unused_count) == (len(expected), 0, 0)
-    assert account.cut == recording.account.cut > 0
-    heads = [
-        services.journal.verify_run(run_id).head_hash
-        for run_id in (recording.run_id, replaying.run_id)
-    ]
-    assert heads[0] == heads[1]
 
 
 # --- recording ------------------------------------------------------------------------------------
