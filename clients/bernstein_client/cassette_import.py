@@ -13,8 +13,8 @@ import yaml
 from bernstein_client.cassettes import cassette_path
 from bernstein_client.recorded import Recorded, RecordMode
 from bernstein_client.scripted_answers import ScriptedAnswers
+from bernstein_client.vcr_cassette import Interaction, LeftOut, interactions
 from bernstein_formats.errors import Conflict, InvalidInput
-from bernstein_formats.vcr_cassette import Interaction, LeftOut, interactions
 from bernstein_runtime.disk import failed
 
 BYTES_MAX: Final = 256 * 1024 * 1024

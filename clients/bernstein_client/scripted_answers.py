@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from bernstein_client.provider_environment import all_providers
 from bernstein_client.recorder import Provider
-from bernstein_formats.vcr_cassette import Interaction
+from bernstein_client.vcr_cassette import Interaction
 
 # Written anew for each connection.
 _LEFT_OUT: Final = frozenset({"connection", "content-length", "keep-alive", "transfer-encoding"})

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from bernstein_client.vcr_cassette import Interaction, LeftOut, interactions
 from bernstein_formats.errors import InvalidInput
-from bernstein_formats.vcr_cassette import Interaction, LeftOut, interactions
 
 CHAT = "https://api.openai.com/v1/chat/completions"
 
