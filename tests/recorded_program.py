@@ -10,6 +10,7 @@ from typing import Any
 from tests.scripted_provider import Asked, ProviderServer, Say
 
 PROGRAM = Path(__file__).with_name("sdk_calls.py")
+OUT = "outcomes.json"
 SECONDS = 300
 
 
@@ -33,14 +34,18 @@ def addresses(provider: ProviderServer) -> dict[str, str]:
 
 def check_sdks_replay(project: Any, python: Path, names: Sequence[str]) -> None:
     """The same outcomes three times, and the recorded head at the end."""
+    program = (str(python), str(PROGRAM), OUT, *names)
+    bernstein = (sys.executable, "-m", "bernstein_cli")
     with ProviderServer(calling) as provider:
-        direct, _ = _outcomes(project, (), python, names, addresses(provider))
+        direct, _ = _outcomes(project, program, addresses(provider))
         asked = len(provider.asked)
     with ProviderServer(calling) as provider:
-        recorded, made = _outcomes(project, ("record",), python, names, addresses(provider))
+        record = (*bernstein, "record", "--json", "--", *program)
+        recorded, made = _outcomes(project, record, addresses(provider))
         assert len(provider.asked) == asked
-    replay = ("record", "--replay", made["run_id"])
-    replayed, again = _outcomes(project, replay, python, names, {"PYTHONWARNINGS": "ignore"})
+    kept = project.folder.parent / "replayed"
+    replay = (*bernstein, "replay", made["run_id"], "--json", "--work-tree", str(kept), "--")
+    replayed, again = _outcomes(project, (*replay, *program), {"PYTHONWARNINGS": "ignore"}, kept)
 
     assert recorded == direct
     assert replayed == direct
@@ -51,18 +56,11 @@ def check_sdks_replay(project: Any, python: Path, names: Sequence[str]) -> None:
 
 
 def _outcomes(
-    project: Any,
-    verb: Sequence[str],
-    python: Path,
-    names: Sequence[str],
-    environ: Mapping[str, str],
+    project: Any, command: Sequence[str], environ: Mapping[str, str], folder: Path | None = None
 ) -> tuple[Any, Any]:
-    """What the SDKs saw, and the verdict if there was a verb."""
-    out = project.folder / "outcomes.json"
-    program = (str(python), str(PROGRAM), str(out), *names)
-    around = (sys.executable, "-m", "bernstein_cli", *verb, "--json", "--") if verb else ()
+    """What the SDKs saw, and the verdict where there was one."""
     done = subprocess.run(
-        [*around, *program],
+        command,
         cwd=project.folder,
         env={**project.environ, **environ},
         capture_output=True,
@@ -71,6 +69,7 @@ def _outcomes(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    out = (folder or project.folder) / OUT
     found = json.loads(out.read_text())
     out.unlink()
-    return found, json.loads(done.stdout) if verb else None
+    return found, json.loads(done.stdout) if done.stdout else None
