@@ -1,7 +1,7 @@
 """`bernstein replay scan RUN`: secrets in what a run's agents said to their models and heard.
 
-Requests, answers, the joined texts of streams, headers and journal are searched by the scanner of
-`secret_scan`. A receipt is refused while something is found.
+Requests, answers, the joined texts of streams, headers, journal and what was kept of the files
+around are searched by the scanner of `secret_scan`. A receipt is refused while something is found.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bernstein_agent.recorded import environment_event, read_environment
 from bernstein_cli import exit_codes
 from bernstein_cli.output import GREEN, RED, Printed, document, say
 from bernstein_cli.secret_scan import find_scanner, scan_files
@@ -31,7 +32,8 @@ class FoundSecret:
 
     lane: str
     seq: int
-    # request, answer, stream, envelope or journal; quarantine: an answer that was kept apart.
+    # request, answer, stream, envelope; quarantine: an answer that was kept apart; of the run:
+    # journal, environment, work_tree.
     part: str
     line: int
     rule: str
@@ -109,6 +111,7 @@ def _found(
 ) -> Iterator[FoundSecret]:
     yield from _quarantined(exchanges)
     batch: dict[str, list[bytes]] = {_JOURNAL: list(services.journal.read_journal(run_id))}
+    batch |= {part: [text] for part, text in _surroundings(services, run_id)}
     size = 0
     for number, exchange in enumerate(exchanges):
         for part, text in _texts(services, run_id, exchange):
@@ -129,7 +132,17 @@ def _scanned(
             exchange = exchanges[int(number)]
             yield FoundSecret(exchange.lane, exchange.seq, part, secret.line, secret.rule)
         else:
-            yield FoundSecret("", 0, _JOURNAL, secret.line, secret.rule)
+            yield FoundSecret("", 0, number, secret.line, secret.rule)
+
+
+def _surroundings(services: Services, run_id: str) -> Iterator[tuple[str, bytes]]:
+    """What was kept of the files and variables around the agents."""
+    event = environment_event(services, run_id)
+    if event is not None:
+        environment = read_environment(services, run_id, event)
+        (contents,) = services.exchanges.bodies(run_id, environment.work_tree.contents)
+        yield "environment", environment.to_bytes()
+        yield "work_tree", contents
 
 
 def _texts(services: Services, run_id: str, exchange: Exchange) -> Iterator[tuple[str, bytes]]:

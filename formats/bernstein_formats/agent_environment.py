@@ -1,6 +1,6 @@
 """What an agent saw of its surroundings when it was recorded: the environment manifest.
 
-Rules: docs/formats/llm-http.md, section 7.
+Rules: docs/formats/llm-http.md, section 9.
 """
 
 import calendar

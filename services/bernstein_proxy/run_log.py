@@ -13,14 +13,16 @@ from bernstein_client.agent_rows import RECORDING, read_rows
 from bernstein_client.connection import Services
 from bernstein_client.exchanges import Recorded
 from bernstein_client.recorder import Recording
+from bernstein_formats.agent_environment import EVENT as ENVIRONMENT
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import (
     BernsteinError,
     InvalidInput,
     RecordingChanged,
     ReplayKeySchemeMismatchError,
+    ReplayRecordingMissingError,
 )
-from bernstein_formats.http_exchange import Envelope, Exchange
+from bernstein_formats.http_exchange import EVENT, Envelope, Exchange
 from bernstein_formats.http_key import HttpRequest
 from bernstein_formats.http_protocol import Protocol
 from bernstein_formats.http_replay import LaneReplay, ReleaseOrder
@@ -127,8 +129,7 @@ class RecordedRun(RunLog):
         """Read the recording. Raises ReplayRecordingMissingError, RecordingChanged and others."""
         super().__init__(services, run_id, redactor)
         self.recorded_id = recorded_id
-        self.exchanges, recording = services.exchanges.read(recorded_id)
-        _check_unchanged(services, recorded_id, recording)
+        self.exchanges = _read(services, recorded_id)
         _check_redaction(self.exchanges, redactor)
         self._waiting = deque(self.exchanges)
         self._served: set[tuple[str, int]] = set()
@@ -177,6 +178,20 @@ class RecordedRun(RunLog):
 
     def _is_served(self, exchange: Exchange) -> bool:
         return (exchange.lane, exchange.seq) in self._served
+
+
+def _read(services: Services, run_id: str) -> list[Exchange]:
+    """What was recorded; none where agents were recorded that said nothing."""
+    try:
+        exchanges, recording = services.exchanges.read(run_id)
+    except ReplayRecordingMissingError:
+        if read_rows(services, run_id, RECORDING, EVENT) or not read_rows(
+            services, run_id, ENVIRONMENT
+        ):
+            raise
+        return []
+    _check_unchanged(services, run_id, recording)
+    return exchanges
 
 
 def _check_redaction(exchanges: Iterable[Exchange], redactor: Redactor) -> None:

@@ -225,3 +225,27 @@ def test_a_program_that_asks_otherwise_is_a_miss(desk: Desk) -> None:
     said = json.loads(missed.stdout)
     assert said["error"] == "REPLAY_MISS"
     assert "$.body.json.messages[0].content" in said["detail"]
+
+
+def test_an_agent_that_said_nothing_replays_and_a_lost_recording_does_not(desk: Desk) -> None:
+    desk.run("record", "--", "true")
+    (silent,) = (each.name for each in desk.runs.iterdir())
+    replayed = desk.run("replay", silent, "--", "true")
+    talked = desk.record()
+    (desk.runs / talked / "llm_http.jsonl").unlink()
+    lost = desk.run("replay", talked, *desk.command())
+
+    assert replayed.returncode == 0, replayed.stderr
+    assert "reached the recorded head" in replayed.stderr
+    assert (lost.returncode, lost.stderr.count("[RECORDING_MISSING]")) == (12, 1)
+
+
+def test_a_secret_in_a_changed_file_is_found_by_a_scan(desk: Desk) -> None:
+    token = "_".join(("ghp", "16C7e42F292c6912E7710c838347Ae178B4a"))
+    (desk.folder / "credentials").write_text(f"token = {token}\n")
+    run_id = desk.record()
+    found = desk.run("replay", "scan", run_id, "--json")
+
+    assert found.returncode == 1
+    assert {each["part"] for each in json.loads(found.stdout)["found"]} == {"work_tree"}
+    assert token not in found.stdout
