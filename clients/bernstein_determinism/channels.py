@@ -119,7 +119,9 @@ class MessagesReducer:
 
     def lift(self, write: Write) -> _Messages:
         match write.value:
-            case {"id": str() as name, "version": int() as number, "order": int()}:
+            case {"id": str() as name, "version": int() as number, "order": int() as order} if (
+                type(number) is type(order) is int
+            ):
                 return {name: _Version(number, canonicalize(write.value))}
         raise InvalidInput(
             f"what {write.key.writer!r} wrote is no message: give id (text), version and order"
@@ -133,7 +135,9 @@ class MessagesReducer:
 
     def view(self, state: _Messages) -> JsonValue:
         messages = [parse_json(each.data) for each in state.values()]
-        live = [each for each in messages if isinstance(each, dict) and not each.get("deleted")]
+        live = [
+            each for each in messages if isinstance(each, dict) and each.get("deleted") is not True
+        ]
         live.sort(key=_place)
         return [*live]
 

@@ -4,13 +4,14 @@ Rules: docs/formats/determinism.md, section 6. A replay makes new ids; what must
 order, and each row says which row it replays.
 """
 
+import os
 import re
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final, Self
+from typing import Final
 
 from ulid import ULID
 
@@ -30,11 +31,13 @@ class UlidFactory:
         self._random80 = random80
         self._lock = threading.Lock()
         self._last = -1
+        self._pid = os.getpid()
 
-    @classmethod
-    def system(cls) -> Self:
-        """One that reads the system's clock and randomness."""
-        return cls(lambda: time.time_ns() // 1_000_000, lambda: secrets.randbits(_RANDOM_BITS))
+    @staticmethod
+    def system() -> "UlidFactory":
+        """This program's own, which reads the system's clock and randomness; all who make ids
+        share it, so that their rows are in one order."""
+        return _SYSTEM
 
     def new(self) -> str:
         """The next id, greater than every one before it.
@@ -43,6 +46,7 @@ class UlidFactory:
         the millisecond once the random bits are used up.
         """
         with self._lock:
+            self._leave_parents_ids()
             millisecond = self._clock_ms()
             if self._last >> _RANDOM_BITS >= millisecond:
                 made = self._last + 1
@@ -52,6 +56,19 @@ class UlidFactory:
                 raise InvalidInput("the clock is beyond the last millisecond of a ULID; set it")
             self._last = made
         return str(ULID.from_int(made))
+
+    def _leave_parents_ids(self) -> None:
+        """In a forked program: the parent, which has the same last id, also goes on from it."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            if self._last >= 0:
+                millisecond = (self._last >> _RANDOM_BITS) + 1
+                self._last = (millisecond << _RANDOM_BITS) | self._random80()
+
+
+_SYSTEM: Final = UlidFactory(
+    lambda: time.time_ns() // 1_000_000, lambda: secrets.randbits(_RANDOM_BITS)
+)
 
 
 def parse_ulid(text: str) -> str:

@@ -16,6 +16,7 @@ from bernstein_formats.strict_json import canonical_copy
 
 BUDGET_BUCKET: Final = 256
 _JOINT: Final = "\n\n"
+_FIELD_KINDS: Final = {"id": str, "order": int, "priority": int, "text": str}
 
 
 class Eligibility(StrEnum):
@@ -37,6 +38,16 @@ class PromptContribution:
     text: str
     required: bool = False
     eligibility: Eligibility = Eligibility.STATIC
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInput: only whole numbers and texts have one order, NaN has any."""
+        for name, kind in _FIELD_KINDS.items():
+            value = getattr(self, name)
+            if type(value) is not kind:
+                raise InvalidInput(
+                    f"a contribution's {name} must be {kind.__name__}, not {type(value).__name__}",
+                    field=name,
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +139,11 @@ def rendered(
 
 def quantize_budget(tokens: int, *, bucket: int = BUDGET_BUCKET) -> int:
     """The budget that counts: the multiple of `bucket` at or below it. Raises InvalidInput."""
-    if tokens < 0 or bucket < 1:
+    are_whole = type(tokens) is int and type(bucket) is int
+    if not are_whole or tokens < 0 or bucket < 1:
         raise InvalidInput(
-            f"a budget of {tokens} tokens in buckets of {bucket}: the one must be 0 or more, the"
-            " other 1 or more",
+            f"a budget of {tokens!s:.40} tokens in buckets of {bucket!s:.40}: give whole numbers,"
+            " the one 0 or more, the other 1 or more",
             field="budget_tokens",
         )
     return tokens - tokens % bucket
@@ -180,7 +192,7 @@ def _kept(
     given: Mapping[str, PromptContribution], budget: int, measure: Callable[[str], int]
 ) -> set[str]:
     kept = {each.id for each in given.values() if each.required}
-    left = budget - sum(measure(given[name].text) for name in kept)
+    left = budget - sum(_tokens(measure, given[name]) for name in kept)
     if left < 0:
         raise PromptBudgetError(
             f"the required contributions need {budget - left} tokens of {budget}: shorten them, or"
@@ -189,11 +201,22 @@ def _kept(
             budget=budget,
         )
     for each in sorted(given.values(), key=lambda each: (-each.priority, each.order, each.id)):
-        size = measure(each.text)
+        size = _tokens(measure, each)
         if each.id not in kept and size <= left:
             kept.add(each.id)
             left -= size
     return kept
+
+
+def _tokens(measure: Callable[[str], int], part: PromptContribution) -> int:
+    size = measure(part.text)
+    if type(size) is not int or size < 0:
+        raise InvalidInput(
+            f"measure must give a whole number of 0 or more for contribution {part.id!r}, not this"
+            f" {type(size).__name__}",
+            id=part.id,
+        )
+    return size
 
 
 def _joined(parts: Sequence[PromptContribution]) -> bytes:

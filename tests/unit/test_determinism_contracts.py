@@ -7,6 +7,7 @@ import inspect
 import itertools
 import os
 import random
+import secrets
 import sys
 import threading
 import time
@@ -182,8 +183,32 @@ def test_an_id_that_is_there_twice_is_refused():
 
 def test_budgets_are_rounded_down_and_never_negative():
     assert [quantize_budget(each) for each in (0, 255, 256, 600)] == [0, 0, 256, 512]
-    with pytest.raises(errors.InvalidInput):
-        quantize_budget(-1)
+    hostile: list[Any] = [-1, 300.5, float("nan"), float("inf"), True]
+    for tokens in hostile:
+        with pytest.raises(errors.InvalidInput):
+            quantize_budget(tokens)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("id", 1),
+        ("order", float("nan")),  # as great as it is small: any order of the parts would do
+        ("order", None),
+        ("priority", True),
+        ("text", b"bytes"),
+    ],
+)
+def test_a_part_that_has_no_certain_place_or_no_text_is_refused(field, value):
+    fields: dict[str, Any] = {"id": "p", "order": 0, "priority": 0, "text": "t", field: value}
+    with pytest.raises(errors.InvalidInput, match=f"{field} must be"):
+        PromptContribution(**fields)
+
+
+@pytest.mark.parametrize("size", [None, -1, float("nan"), 2.0])
+def test_a_measure_that_gives_no_number_of_tokens_is_refused(size):
+    with pytest.raises(errors.InvalidInput, match="measure"):
+        compose_budgeted_prompt(PARTS, budget_tokens=900, measure=lambda _: size)
 
 
 def test_a_static_section_sees_configuration_alone_and_cannot_change_it():
@@ -511,8 +536,15 @@ def test_a_message_is_replaced_by_a_newer_version_and_taken_back_by_a_deletion()
         ],
     )
     assert messages_reducer.view(state) == [{"id": "a", "version": 2, "order": 0, "text": "new"}]
-    with pytest.raises(errors.InvalidInput, match="is no message"):
-        messages_reducer.lift(Write(WriteKey(0, "w", 0), {"id": 1}))
+    undeleted = fold(messages_reducer, [message("a", 1, deleted="no")])
+    assert messages_reducer.view(undeleted) == [
+        {"id": "a", "version": 1, "order": 0, "deleted": "no"}
+    ]
+    whole = {"id": "a", "version": 1, "order": 0}
+    wrong: list[Any] = [{"id": 1}, whole | {"version": True}, whole | {"order": False}]
+    for each in wrong:
+        with pytest.raises(errors.InvalidInput, match="is no message"):
+            messages_reducer.lift(Write(WriteKey(0, "w", 0), each))
 
 
 # --- contract 5 -------------------------------------------------------------------------------
@@ -548,3 +580,27 @@ def test_ids_of_many_threads_are_all_different():
     for each in threads:
         each.join()
     assert len(set(made)) == 2000
+
+
+def test_ids_of_all_runtimes_of_a_program_are_in_one_order():
+    one, other = UlidFactory.system(), UlidFactory.system()
+    made = [each.new() for _ in range(500) for each in (one, other)]
+    assert first_unordered(made) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_program_makes_ids_of_its_own_also_while_the_clock_stands_still():
+    standing = UlidFactory(lambda: 5, lambda: secrets.randbits(80))
+    before = standing.new()
+    reading, writing = os.pipe()
+    for _ in range(2):
+        child = os.fork()
+        if not child:
+            os.write(writing, standing.new().encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+    ids = [before, standing.new(), *(os.read(reading, 26).decode() for _ in range(2))]
+    os.close(reading)
+    os.close(writing)
+    assert len(set(ids)) == 4
+    assert min(ids) == before
