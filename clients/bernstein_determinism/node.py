@@ -1,5 +1,7 @@
 """A node of a step: asks models, calls tools, reads and writes channels; all of it is recorded."""
 
+import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -67,6 +69,25 @@ class Node:
         self._step = place.step
         self._views = views
         self._expected = expected
+        self._thread: int | None = None
+
+    def run(self, function: Callable[["Node"], object]) -> None:
+        """Run the node's function here. Raises DeterminismError for one that only gives something
+        to wait for, and whatever the function raises."""
+        self._thread = threading.get_ident()
+        try:
+            given = function(self)
+        finally:
+            self._thread = None
+        if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
+            close = getattr(given, "close", None)
+            if close is not None:
+                close()
+            raise DeterminismError(
+                f"node {self.name!r} gave a {type(given).__name__} and did not run: make its"
+                " function a plain one, without async and yield",
+                node=self.name,
+            )
 
     def read(self, channel: str) -> JsonValue:
         """A channel as it was before this step."""
@@ -75,6 +96,7 @@ class Node:
 
     def write(self, channel: str, value: JsonValue) -> None:
         """Write to a channel; seen by the steps to come. Raises CanonicalizationError."""
+        self._check_thread()
         self._around.reducer(channel)
         key = WriteKey(self._step, self.name, len(self.writes))
         self.writes.append((channel, Write(key, canonical_copy(value))))
@@ -91,6 +113,7 @@ class Node:
 
         Raises ReplayDivergenceError, ProviderFailed, and what composing a prompt raises.
         """
+        self._check_thread()
         around = self._around
         composed = compose_budgeted_prompt(
             contributions, budget_tokens=budget_tokens, measure=around.measure
@@ -119,6 +142,7 @@ class Node:
 
         The result is the same in both: in its canonical form, so that a tuple becomes a list.
         """
+        self._check_thread()
         arguments_sha256 = sha256(canonicalize(dict(arguments))).hexdigest()
         then = self._recorded_tool()
         if then is not None:
@@ -129,6 +153,15 @@ class Node:
         result = canonical_copy(function(**arguments))
         self.actions.append(ToolRecord(name, arguments_sha256, result))
         return canonical_copy(result)
+
+    def _check_thread(self) -> None:
+        """Elsewhere and later things happen in another order each time."""
+        if self._thread != threading.get_ident():
+            raise DeterminismError(
+                f"node {self.name!r} was used after its end, or in another thread than its"
+                " function's: for work side by side make more nodes",
+                node=self.name,
+            )
 
     def _observed(
         self,

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from bernstein_determinism.ids import UlidFactory
 from bernstein_determinism.links import Difference, compare_turns
 from bernstein_determinism.ports import Ledger
+from bernstein_determinism.scores import is_usable
 from bernstein_determinism.surroundings import Surroundings
 from bernstein_determinism.symptoms import Kind
 from bernstein_determinism.turn import Agent, Turn
@@ -17,7 +18,7 @@ from bernstein_determinism.turn_record import (
     TurnRecord,
 )
 from bernstein_formats.canonical import JsonValue
-from bernstein_formats.errors import InvalidInput
+from bernstein_formats.errors import Conflict, InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Runtime:
         self._ledger = ledger
         self._ids = ids
         self._count = 0
+        self._turn_ids: set[str] = set()
 
     def begin(self, facts: Mapping[str, JsonValue]) -> None:
         """Write the row that says what this runtime is."""
@@ -65,8 +67,14 @@ class Runtime:
         """Have the agent take one turn and write its row.
 
         In headless-replay it is answered from what is stored, or raises ReplayDivergenceError.
+        Raises Conflict for an id that this runtime has used, by which nobody could tell two turns.
         """
-        return self._taken(agent, Turn(self.around, turn_id or self._next_id(), turn_input))
+        turn_id = turn_id or self._next_id()
+        if turn_id in self._turn_ids:
+            raise Conflict(f"turn {turn_id!r} is taken already; give another id", turn_id=turn_id)
+        turn = Turn(self.around, turn_id, turn_input)
+        self._turn_ids.add(turn_id)
+        return self._taken(agent, turn)
 
     def replay(self, recorded: TurnRecord, agent: Agent) -> ReplayResult:
         """Replay a recorded turn; see `replay_turn`."""
@@ -86,13 +94,11 @@ class Runtime:
     def score(
         self, turn: TurnRecord, metric: str, value: Decimal, *, scorer: str, scorer_version: str
     ) -> None:
-        """Record a score of a turn. Raises InvalidInput for what is no finite number."""
-        try:
-            is_number = value.is_finite()
-        except (AttributeError, InvalidOperation):
-            is_number = False
-        if not is_number:
-            raise InvalidInput(f"the score {value!r} is no finite Decimal", field=metric)
+        """Record a score of a turn. Raises InvalidInput for what could not be compared."""
+        if not is_usable(value):
+            raise InvalidInput(
+                f"the score {str(value)[:40]} is no finite Decimal of a usable size", field=metric
+            )
         payload: dict[str, JsonValue] = {
             "record_id": turn.record_id,
             "turn_id": turn.turn_id,

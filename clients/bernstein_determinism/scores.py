@@ -17,6 +17,7 @@ from bernstein_formats.journal_reader import accepted_rows
 _NOTHING: Final = Decimal(0)
 # Beyond this, differences leave the range of decimal arithmetic.
 _EXPONENT_MAX: Final = 1000
+_CHARACTERS_MAX: Final = 100
 
 
 class Outcome(StrEnum):
@@ -64,6 +65,16 @@ class Comparison:
         return sum(each.outcome is outcome for each in self.changes)
 
 
+def is_usable(value: object) -> bool:
+    """Whether a score can be written, read again and compared."""
+    return (
+        isinstance(value, Decimal)
+        and value.is_finite()
+        and abs(value.adjusted()) <= _EXPONENT_MAX
+        and len(str(value)) <= _CHARACTERS_MAX
+    )
+
+
 def scored_report(chunks: Iterable[bytes]) -> ScoredReport:
     """The scores in a run's journal; a later one of the same case and metric counts.
 
@@ -76,8 +87,10 @@ def scored_report(chunks: Iterable[bytes]) -> ScoredReport:
             scorer, place, value = _score(row, line + 1)
             scorers.add(scorer)
             scores[place] = value
-    if len(scorers) != 1:
-        named = ", ".join(f"{name} {version}" for name, version in sorted(scorers)) or "none"
+    if not scorers:
+        raise InvalidInput("no turn is scored; record scores with runtime.score(...)")
+    if len(scorers) > 1:
+        named = ", ".join(f"{name} {version}" for name, version in sorted(scorers))
         raise InvalidInput(f"a report has one version of one scorer, not these: {named}")
     return ScoredReport(*scorers.pop(), scores)
 
@@ -129,7 +142,7 @@ def _score(
             "value": str() as text,
             "scorer": str() as scorer,
             "scorer_version": str() as version,
-        } if len(text) <= 100:
+        } if len(text) <= _CHARACTERS_MAX:
             return (scorer, version), (case, metric), _decimal(text, line)
     raise RowMalformed(f"line {line}: the score cannot be read", line=line)
 
@@ -139,6 +152,6 @@ def _decimal(text: str, line: int) -> Decimal:
         value = Decimal(text)
     except InvalidOperation:
         value = Decimal("NaN")
-    if not value.is_finite() or abs(value.adjusted()) > _EXPONENT_MAX:
+    if not is_usable(value):
         raise RowMalformed(f"line {line}: the score {text!r} is no usable number", line=line)
     return value

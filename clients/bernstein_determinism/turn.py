@@ -21,7 +21,7 @@ from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import DeterminismError
 from bernstein_formats.strict_json import canonical_copy, canonicalize
 
-# What it returns is not looked at: a node says what it has to say on channels.
+# What it returns does not count: a node says what it has to say on channels.
 NodeFunction: TypeAlias = Callable[[Node], object]
 Agent: TypeAlias = "Callable[[Turn], None]"
 
@@ -61,7 +61,7 @@ class Turn:
         views = {name: self.read(name) for name in self._states}
         made = {name: self._node(name, views) for name in nodes}
         with ThreadPoolExecutor(max_workers=max(1, len(made))) as pool:
-            running = {name: pool.submit(run, made[name]) for name, run in nodes.items()}
+            running = {name: pool.submit(made[name].run, run) for name, run in nodes.items()}
         for name in sorted(running):  # not whoever failed first: the same error every time
             running[name].result()
         self._end_step(made)

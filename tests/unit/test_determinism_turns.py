@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -529,3 +530,58 @@ def test_envelopes_of_many_calls_are_in_the_order_of_the_calls():
 
     row = taken(asks, respond=str, observers=[Tells])
     assert row.views["notes"] == [str(number) for number in range(12)]
+
+
+async def is_async(node):
+    node.write("notes", 1)
+
+
+def is_generator(node):
+    yield node.write("notes", 1)
+
+
+@pytest.mark.parametrize("node", [is_async, is_generator])
+def test_a_node_that_would_not_run_is_refused(node):
+    with pytest.raises(errors.DeterminismError, match=r"node 'n' .* did not run"):
+        taken(lambda turn: turn.step({"n": node}))
+
+
+def test_a_node_works_in_its_own_thread_and_not_after_its_end():
+    kept = []
+
+    def hands_over(turn):
+        def node(node):
+            kept.append(node)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(node.write, "notes", 1).result()
+
+        turn.step({"n": node})
+
+    def keeps(turn):
+        turn.step({"n": kept.append})
+        kept[-1].write("notes", 1)
+
+    for run in (hands_over, keeps):
+        with pytest.raises(errors.DeterminismError, match=r"node 'n' .* thread"):
+            taken(run)
+
+
+def test_an_id_of_a_turn_is_taken_once_in_a_run():
+    made, _ = runtime()
+    made.take_turn(agent, "tea", "turn-0001")
+    with pytest.raises(errors.Conflict, match="turn-0001"):
+        made.take_turn(agent, "tea")
+
+
+def test_a_score_that_could_not_be_read_again_is_not_written():
+    made, ledger = runtime()
+    turn = made.take_turn(agent, "tea")
+    for value in (Decimal("1E+1001"), Decimal("1" * 200), Decimal("Infinity")):
+        with pytest.raises(errors.InvalidInput, match="score"):
+            made.score(turn, "m", value, scorer="s", scorer_version="1")
+    assert [event for event, _ in ledger.rows] == [TURN_EVENT]
+
+
+def test_a_run_without_scores_says_how_to_make_some():
+    with pytest.raises(errors.InvalidInput, match=r"no turn is scored.*runtime\.score"):
+        scored_report([])
