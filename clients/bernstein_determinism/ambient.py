@@ -10,7 +10,8 @@ What the contracts call pure must look at none of these. Three nets, each for wh
 
 Not caught, and named in docs/determinism.md: `datetime.now` and C functions that were looked up
 before the block, where only C code or a thread that ran before calls them; the local time zone in
-`datetime.astimezone` and `fromtimestamp`; the order of sets, `id()` and `hash()` of text;
+`datetime.astimezone`, `fromtimestamp`, `timestamp` and `time.tzname`; the plain dictionary
+`posix.environ`; the order of sets, `id()` and `hash()` of text;
 generators, clocks and files of extension modules that go past all of this (NumPy's, say); a file
 that is open already and read by a `for`; threads that were busy when the block began; and whatever
 an import does.
@@ -26,11 +27,12 @@ import sys
 import threading
 import uuid
 from asyncio import base_events
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import _base as futures
 from concurrent.futures import thread
 from contextlib import contextmanager
 from datetime import date
+from itertools import takewhile
 from multiprocessing import pool
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, Final
@@ -50,7 +52,7 @@ _EVENTS: Final = (
     (("os.fork", "os.exec", "os.posix_spawn", "os.spawn", "os.system"), "a process"),
     (("subprocess.", "pty.spawn"), "a process"),
     (("socket.", "urllib.", "http.client.", "ftplib.", "smtplib.", "poplib."), "a socket"),
-    (("open", "os.", "shutil.", "glob.", "tempfile.", "sqlite3.connect", "dbm."), "a file"),
+    (("open", "os.", "shutil.", "glob.", "tempfile.", "mmap.", "sqlite3.connect"), "a file"),
     (("builtins.input",), "a file"),
 )
 
@@ -73,6 +75,8 @@ class _Watch:
     def __init__(self) -> None:
         self.refused: AmbientAccessError | None = None
         self._own = threading.get_ident()
+        # The calls that the block is in, while it runs: an import among them is none of its own.
+        self.outer = frozenset(_frames(sys._getframe()))  # noqa: SLF001 - as below
         # All threads of the interpreter, also those that `threading` does not know.
         running = sys._current_frames()  # noqa: SLF001 - there is no other list of them
         self._before = set(running)
@@ -109,6 +113,7 @@ class _Watches:
     def leave(self, watch: _Watch) -> None:
         with self._lock:
             self._running = tuple(each for each in self._running if each is not watch)
+            watch.outer = frozenset()
             if not self._running:
                 self._stubs.take_away()
 
@@ -118,7 +123,8 @@ class _Watches:
         thread = threading.get_ident()
         watched = [each for each in self._running if each.owns(thread)]
         told = watched or [each for each in self._running if each.may_use(thread)]
-        if not told or _is_for_the_interpreter(frame, waiting_too=not watched):
+        outer = {each for watch in told for each in watch.outer}
+        if not told or _is_for_the_interpreter(frame, outer, waiting_too=not watched):
             return
         where = "" if watched else f" in thread {threading.current_thread().name}, which ran before"
         error = AmbientAccessError(
@@ -211,14 +217,25 @@ def _waits_for_work(frame: FrameType) -> bool:
     return code.co_filename in _WAITING and code.co_name in _WORKER_NAMES
 
 
-def _is_for_the_interpreter(frame: FrameType | None, *, waiting_too: bool) -> bool:
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those that called it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_for_the_interpreter(
+    frame: FrameType | None, outer: Collection[FrameType], *, waiting_too: bool
+) -> bool:
     """Whether an import or the garbage collector is at work, which the block did not call, or, in
     a thread that ran before, one that waits and counts the time."""
     collecting = {getattr(each, "__code__", None) for each in gc.callbacks}
     if waiting_too and frame is not None and frame.f_code.co_filename in _WAITING:
         return True
-    while frame is not None:
-        if frame.f_code in collecting or frame.f_code.co_filename.startswith(_IMPORTING):
-            return True
-        frame = frame.f_back
-    return False
+    inner = takewhile(lambda each: each not in outer, _frames(frame))
+    return any(each.f_code in collecting or _imports(each.f_code) for each in inner)
+
+
+def _imports(code: CodeType) -> bool:
+    """Whether this is the interpreter's import at work; its loaders also read files for others."""
+    return code.co_filename.startswith(_IMPORTING) and code.co_name != "get_data"

@@ -22,7 +22,10 @@ _NAMES: Final[dict[tuple[Any, str], tuple[str, ...]]] = {
     (os, "the clock"): ("times",),
     (os, "randomness"): ("urandom", "getrandom"),
     # Those that raise no audit event.
-    (os, "a file"): ("stat", "lstat", "statvfs", "access", "readlink", "getcwd", "read", "pread"),
+    (os, "a file"): (
+        *("stat", "lstat", "fstat", "statvfs", "fstatvfs", "access", "readlink", "getcwd"),
+        *("getcwdb", "read", "readv", "pread", "preadv"),
+    ),
     # The names that the generators of `random` and `secrets` call it by.
     (random, "randomness"): ("_urandom",),
 }

@@ -2,15 +2,19 @@
 
 import datetime as dt
 import hashlib
+import importlib
 import io
+import mmap
 import operator
 import os
+import pkgutil
 import random
 import secrets
 import socket
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import uuid
@@ -67,6 +71,11 @@ LOOKS = {
     "listdir": lambda: list(Path(__file__).parent.iterdir()),
     "stat": lambda: Path(__file__).exists(),
     "a folder": Path.cwd,
+    "a folder in bytes": os.getcwdb,
+    "a descriptor": lambda: os.fstat(OPEN.fileno()),
+    "a vector": lambda: os.readv(OPEN.fileno(), [bytearray(1)]),
+    "a mapped file": lambda: mmap.mmap(OPEN.fileno(), 0, prot=mmap.PROT_READ).close(),
+    "a package's file": lambda: pkgutil.get_data("bernstein_formats", "errors.py"),
     "an open file": lambda: OPEN.read(1),
     "database": lambda: sqlite3.connect(":memory:").close(),
     "socket": lambda: socket.socket().close(),
@@ -176,6 +185,24 @@ def test_a_look_that_was_swallowed_or_made_in_a_thread_is_told_at_the_end():
 
     with pytest.raises(errors.AmbientAccessError, match=r"time\.time"), forbid_ambient():
         swallowed()
+
+
+def test_a_block_of_a_module_that_is_being_imported_is_watched_and_its_imports_are_not(
+    tmp_path, monkeypatch
+):
+    text = """
+        import sys, time
+        from bernstein_determinism.ambient import forbid_ambient
+        sys.modules.pop("colorsys", None)
+        with forbid_ambient():
+            import colorsys
+        with forbid_ambient():
+            time.time()
+    """
+    (tmp_path / "looks_while_imported.py").write_text(textwrap.dedent(text))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(errors.AmbientAccessError, match=r"time\.time"):
+        importlib.import_module("looks_while_imported")
 
 
 def test_what_follows_from_its_arguments_is_allowed():
