@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 from typing import Protocol
@@ -76,6 +76,8 @@ class Marks(Protocol):
     def checked(
         self, call: CallRequest, caller: Caller, found: Answer, served: Served
     ) -> Served: ...
+
+    def lived(self, marked: Caller, served: Served) -> Served: ...
 
     def told(
         self, error: ReplayMissError, call: CallRequest, caller: Caller
@@ -185,9 +187,10 @@ class ReplayAnswers:
             error = miss.error(where, REMEDY if self._marks is None else REMEDY_WITH_MODE)
             error.message += self._discarded()
             raise error if self._marks is None else self._marks.told(error, call, caller)
-        served = self._live.answer(call, self._marked(call, caller, "live"))
-        warning = miss.text(where) + self._discarded()
-        return Served(served.response_json, served.source, served.key, warning)
+        marked = self._marked(call, caller, "live")
+        served = self._live.answer(call, marked)
+        served = replace(served, warning=miss.text(where) + self._discarded())
+        return served if self._marks is None else self._marks.lived(marked, served)
 
     def _discarded(self) -> str:
         """A lost line is often the reason of a miss."""

@@ -178,11 +178,22 @@ class ReplayedMarks:
         made = compute_fingerprint(key)
         row_mode = mode_of_row(found.row, found.line)
         recorded = found.row.get("fingerprint")
-        if recorded is not None and row_mode is not None:
+        if row_mode is not None:
+            if recorded is None:
+                raise RowMalformed(
+                    f"line {found.line}: the recorded call has a mode and no fingerprint; restore"
+                    " the recording from a copy",
+                    line=found.line,
+                )
             then = compute_fingerprint(replace(key, runtime_mode=row_mode))
             if then.composite != recorded:
                 raise changed_call(key, then, found.row, found.line)
         return replace(served, fingerprint=made.composite, stored_mode=row_mode)
+
+    def lived(self, marked: Caller, served: Served) -> Served:
+        """A live answer that the recording lacked, with the fingerprint that its row has."""
+        fingerprint = str(marked.about["fingerprint"])
+        return replace(served, fingerprint=fingerprint, stored_mode=self._scope.mode)
 
     def told(self, error: ReplayMissError, call: CallRequest, caller: Caller) -> ReplayMissError:
         """The miss with the fingerprint of what was asked for."""

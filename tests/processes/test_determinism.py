@@ -326,6 +326,30 @@ def test_a_recorded_call_for_another_purpose_or_version_is_told(recorder):
     assert caught.value.metadata["kind"] == "version"
 
 
+def test_a_live_answer_that_a_recording_lacked_has_its_fingerprint(recorder):
+    run_id = recorded_as(recorder, RuntimeMode.INTERACTIVE)
+    mode = RuntimeMode.INTERACTIVE
+    session = recorder.open(mode, replay_run_id=run_id, allow_live_miss=True)
+    given = recorder.ask(session, "another")
+    assert (given.source, given.stored_mode) == ("live", mode)
+    row = json.loads(recording_bytes(recorder, recorder.run_id))
+    assert given.fingerprint == row["fingerprint"] != ""
+
+
+@pytest.mark.parametrize("without", [("fingerprint",), ("fingerprint", "facts")])
+def test_a_call_that_was_given_another_mode_by_hand_answers_no_session_with_a_mode(
+    recorder, without
+):
+    row = json.loads(recording_bytes(recorder, recorded_as(recorder, RuntimeMode.HEADLESS_JOB)))
+    edited = {name: each for name, each in row.items() if name not in without}
+    edited["mode"] = "interactive"
+    data = json.dumps(edited).encode() + b"\n"
+    recorder.services.recorder.append_calls(f"edited-{len(without)}", 0, data)
+    reading = recorder.open(RuntimeMode.INTERACTIVE, replay_run_id=f"edited-{len(without)}")
+    with pytest.raises(errors.RowMalformed, match="no fingerprint"):
+        recorder.ask(reading)
+
+
 def test_kept_answers_outlive_a_recorder_that_was_killed(recorder, project, server):
     kept = recorder.ask(recorder.open(RuntimeMode.INTERACTIVE))
     (pid,) = (
