@@ -18,6 +18,7 @@ from bernstein_client.agent_settings import LANE_VARIABLE
 from bernstein_formats.errors import InvalidInput, Unavailable
 
 CONNECT_SECONDS: Final = 10.0
+PIECE_BYTES: Final = 64 * 1024
 FROM_CLIENT, FROM_SERVER, SERVER_ENDED = b">", b"<", b"!"
 
 
@@ -91,8 +92,9 @@ class ToolBridge:
     def _show(self, shown: IO[bytes]) -> bool:
         """Show what may be shown; whether it came to its proper end."""
         try:
-            while line := self._answer.readline():
-                shown.write(line)
+            # Not by lines: those would hide that it broke off.
+            while piece := self._answer.read1(PIECE_BYTES):
+                shown.write(piece)
                 shown.flush()
         except (OSError, http.client.HTTPException):
             return False

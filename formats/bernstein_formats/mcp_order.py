@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from bernstein_formats.http_exchange import Exchange
 from bernstein_formats.mcp_message import Kind
-from bernstein_formats.mcp_transcript import UNASKED
+from bernstein_formats.mcp_transcript import STDIO, UNASKED
 
 
 class Order:
@@ -24,6 +24,11 @@ class Order:
     def has_unasked(self) -> bool:
         """Whether the server said anything unasked."""
         return any(row.method == UNASKED for row in self._rows)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether messages were recorded as lines."""
+        return any(row.method == STDIO for row in self._rows)
 
     def taken(self, exchange: Exchange) -> None:
         """A row was asked for."""

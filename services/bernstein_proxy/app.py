@@ -72,7 +72,7 @@ class Agents:
 
     async def _of_tool(self, request: web.Request, asked: Asked, lane: Lane) -> web.StreamResponse:
         if lane.replay is not None:
-            return await replay_tool(request, asked, lane, lane.replay)
+            return await replay_tool(request, asked, lane, lane.replay, self._session)
         _check_provider(asked, lane)
         return await record_tool(request, asked, lane, self._session)
 

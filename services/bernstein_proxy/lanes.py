@@ -5,9 +5,10 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
+from yarl import URL
 
 from bernstein_client.connection import Services
 from bernstein_formats.errors import BernsteinError, Conflict, InvalidInput, NotFound, TooMany
@@ -48,6 +49,20 @@ class Wanted:
     upstreams: Mapping[str, Upstream] = field(default_factory=dict)
 
 
+class Side(Protocol):
+    """Takes the lines of one connection to a tool server."""
+
+    async def take(self, kind: bytes, line: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where a client posts messages, and where the real server takes them, if there is one."""
+
+    side: Side
+    url: URL | None
+
+
 @dataclass(slots=True)
 class Lane:
     """One agent's lane. Only the event loop touches it."""
@@ -82,6 +97,8 @@ class Lane:
     storing: set[asyncio.Task[Exchange | None]] = field(default_factory=set)
     # Tool servers whose traffic it replays, by path.
     tool_servers: dict[str, ToolServer] = field(default_factory=dict)
+    ways: dict[str, Way] = field(default_factory=dict)
+    ways_opened: int = 0
     # How many of what arrived were no model calls.
     tool_messages: int = 0
     turn: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -93,6 +110,16 @@ class Lane:
         """Like `arrive`, for what no budget counts."""
         self.tool_messages += 1
         return self.arrive()
+
+    def open_way(self, way: Way) -> str:
+        """Gives the end of its path."""
+        self.ways_opened += 1
+        name = f"way-{self.ways_opened}"
+        self.ways[name] = way
+        return name
+
+    def close_way(self, name: str) -> None:
+        self.ways.pop(name, None)
 
     def store(self, seq: int, make: Make) -> asyncio.Task[Exchange | None]:
         """Keep request `seq` whatever becomes of the caller; None: it is not kept, and the account

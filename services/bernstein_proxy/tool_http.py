@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from aiohttp import ClientError, ClientResponse, ClientSession, web
+from yarl import URL
 
 from bernstein_formats.errors import ProviderFailed
 from bernstein_formats.event_stream import EventParser
@@ -27,16 +28,23 @@ from bernstein_formats.mcp_message import (
     message_of,
 )
 from bernstein_formats.mcp_transcript import UNASKED
-from bernstein_proxy.lanes import Lane
+from bernstein_proxy.lanes import Lane, Way
 from bernstein_proxy.playback import Found, NotFound, look_up
 from bernstein_proxy.recording import Said, recorded
 from bernstein_proxy.relay import relay, sending
 from bernstein_proxy.requests import Asked, error_response, read_request
 from bernstein_proxy.sending import Stream
 from bernstein_proxy.tool_answers import readdressed, unasked
+from bernstein_proxy.tool_sse import (
+    ENDPOINT,
+    EVENT_TYPE,
+    event_of,
+    record_way,
+    replay_way,
+    take_post,
+)
 
 EVENT_STREAM: Final = "text/event-stream"
-EVENT_TYPE: Final = (("Content-Type", EVENT_STREAM), ("Cache-Control", "no-cache"))
 EVENT_BYTES_MAX: Final = 64 * 1024 * 1024
 _END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
@@ -45,6 +53,8 @@ async def record_tool(
     request: web.Request, asked: Asked, lane: Lane, session: ClientSession
 ) -> web.StreamResponse:
     """Answer a request of a lane that records."""
+    if (way := _way(request, asked, lane)) is not None:
+        return await take_post(request, asked, lane, way, session)
     message = message_of(await request.read()) if request.method == "POST" else None
     if request.method == "POST" and not _is_ping(message):
         return await relay(request, asked, lane, session)
@@ -52,17 +62,31 @@ async def record_tool(
 
 
 async def replay_tool(
-    request: web.Request, asked: Asked, lane: Lane, replay: LaneReplay
+    request: web.Request, asked: Asked, lane: Lane, replay: LaneReplay, session: ClientSession
 ) -> web.StreamResponse:
     """Answer a request of a lane that replays."""
-    server = lane.tool_server(asked.path)
+    if (way := _way(request, asked, lane)) is not None:
+        return await take_post(request, asked, lane, way, session)
     if request.method == "GET":
-        if not server.says_anything_unasked:
-            return web.Response(status=405)
-        return await _say_unasked(request, asked, lane)
+        return await _replayed_stream(request, asked, lane)
     if request.method == "DELETE":
         return web.Response()
-    whole = await read_request(request, asked)
+    return await _replayed_post(request, asked, lane, replay)
+
+
+async def _replayed_stream(request: web.Request, asked: Asked, lane: Lane) -> web.StreamResponse:
+    server = lane.tool_server(asked.path)
+    if server.has_lines:
+        return await replay_way(request, asked, lane)
+    if not server.says_anything_unasked:
+        return web.Response(status=405)
+    return await _say_unasked(request, asked, lane)
+
+
+async def _replayed_post(
+    request: web.Request, asked: Asked, lane: Lane, replay: LaneReplay
+) -> web.StreamResponse:
+    server, whole = lane.tool_server(asked.path), await read_request(request, asked)
     message = message_of(whole.body)
     if message is not None and _is_ping(message):
         return web.Response(body=answer_to_ping(message), content_type="application/json")
@@ -122,7 +146,12 @@ async def _passed_on(
         parts = _events_of(response) if is_way else response.content.iter_any()
         try:
             async for part in parts:
-                if not is_way or await _kept(lane, asked.path, part):
+                event = event_of(part) if is_way else None
+                if event is not None and event.event == ENDPOINT:
+                    end = await record_way(
+                        response.url.join(URL(event.data)), parts, out, asked, lane
+                    )
+                elif not is_way or await _kept(lane, asked.path, part):
                     await out.write(part)
                 else:
                     end = End.ABORTED
@@ -143,6 +172,10 @@ async def _kept(lane: Lane, path: str, event: bytes) -> bool:
     said = Said(answer, event, EVENT_TYPE, ((len(event), 0.0),))
     storing = lane.store(seq, partial(recorded, lane, seq, whole, said))
     return await asyncio.shield(storing) is not None
+
+
+def _way(request: web.Request, asked: Asked, lane: Lane) -> Way | None:
+    return lane.ways.get(asked.rest.rpartition("/")[2]) if request.method == "POST" else None
 
 
 def _is_ping(message: Message | None) -> bool:

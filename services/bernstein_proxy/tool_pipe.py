@@ -42,20 +42,23 @@ _HEAD_BYTES_MAX: Final = 16
 CLOSED: Final = f"{CODE}: the lane is closed since its first miss; nothing more is answered"
 
 
-class _Broken(Exception):
+class Broken(Exception):
     """What the client may not see is not stored, or the server broke off in the recording."""
 
 
-class _Side(Protocol):
-    async def take(self, kind: bytes, line: bytes) -> None: ...
-    async def finish(self) -> None: ...
-    def close(self) -> None: ...
+class Out(Protocol):
+    """Where the client reads."""
+
+    async def write(self, line: bytes) -> None: ...
+    async def finish(self, end: End) -> None: ...
 
 
 async def serve_pipe(request: web.Request, lane: Lane, name: str) -> web.StreamResponse:
     """One life of a tool server."""
     out, path = Stream(request), f"{MCP_PATH}{name}"
-    side: _Side = _Recording(lane, path, out) if lane.replay is None else _Replay(lane, path, out)
+    side: Recording | Replay = (
+        Recording(lane, path, out) if lane.replay is None else Replay(lane, path, out)
+    )
     mode = "record" if lane.replay is None else "replay"
     end = End.COMPLETE
     await out.start(200, TYPE)
@@ -64,7 +67,7 @@ async def serve_pipe(request: web.Request, lane: Lane, name: str) -> web.StreamR
         async for kind, line in _frames(request.content):
             await side.take(kind, line)
         await side.finish()
-    except _Broken:
+    except Broken:
         end = End.ABORTED
     finally:
         side.close()
@@ -84,10 +87,10 @@ async def _frames(reader: StreamReader) -> AsyncIterator[tuple[bytes, bytes]]:
             return
 
 
-class _Recording:
+class Recording:
     """Keeps what goes by."""
 
-    def __init__(self, lane: Lane, path: str, out: Stream) -> None:
+    def __init__(self, lane: Lane, path: str, out: Out) -> None:
         self._lane = lane
         self._path = path
         self._out = out
@@ -104,7 +107,7 @@ class _Recording:
                 await self._keep(left)
 
     async def finish(self) -> None:
-        """The client closed its end, and the server is gone."""
+        """Nothing waits for an answer: the client closed its end, and the server is gone."""
 
     def close(self) -> None:
         for left in self._transcript.ended(End.CLIENT_GONE):
@@ -115,7 +118,7 @@ class _Recording:
             return
         kept = await asyncio.shield(self._lane.store(said.seq, partial(self._recorded, said)))
         if kept is None:
-            raise _Broken
+            raise Broken
 
     def _recorded(self, asked: Asked) -> Recorded:
         body = b"".join(asked.pieces)
@@ -124,10 +127,10 @@ class _Recording:
         return recorded(self._lane, asked.seq, whole, Said(answer, body, (), asked.chunks))
 
 
-class _Replay:
+class Replay:
     """Says what the server said."""
 
-    def __init__(self, lane: Lane, path: str, out: Stream) -> None:
+    def __init__(self, lane: Lane, path: str, out: Out) -> None:
         assert lane.replay is not None
         self._lane = lane
         self._replay = lane.replay

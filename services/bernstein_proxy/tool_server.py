@@ -21,6 +21,11 @@ class ToolServer:
     def says_anything_unasked(self) -> bool:
         return self._order.has_unasked
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether its messages were recorded as lines, which at an address the older way does."""
+        return self._order.has_lines
+
     async def client_answered(self, request_id: JsonValue) -> None:
         """The client answered a request of the server."""
         async with self._changed:

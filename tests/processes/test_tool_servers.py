@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.context import ClientRequestContext
+from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
@@ -55,6 +56,8 @@ async def grow(ctx: Context) -> str:
 
 if sys.argv[1] == "stdio":
     server.run("stdio")
+elif sys.argv[1] == "sse":
+    server.run("sse", port=int(sys.argv[2]), sse_path="/mcp")
 else:
     server.run("streamable-http", port=int(sys.argv[2]), json_response=sys.argv[1] == "json")
 """
@@ -195,6 +198,21 @@ def test_a_server_at_an_address_is_replayed_when_it_is_gone(
     assert len(heads(services, recording.run_id, replaying.run_id)) == 1
 
 
+def test_the_older_way_to_an_address_is_replayed_too(services: Services, server: Path) -> None:
+    def spoken(held: Held) -> list[Any]:
+        return asyncio.run(conversation(sse_client(f"{held.base}/mcp/workshop"), "legacy"))
+
+    with listening(server, "sse") as url, lane(services, url=url) as recording:
+        recorded = spoken(recording)
+    with lane(services, replay=recording.run_id) as replaying:
+        replayed = spoken(replaying)
+
+    account = replaying.account
+    assert replayed == recorded
+    assert (account.misses, account.failures, account.unused_count) == (0, (), 0)
+    assert len(heads(services, recording.run_id, replaying.run_id)) == 1
+
+
 @pytest.mark.parametrize("kind", ["stdio", "events"])
 def test_drift_misses_in_the_protocols_own_shape_and_closes_the_lane(
     services: Services, server: Path, kind: str
@@ -218,3 +236,53 @@ def test_drift_misses_in_the_protocols_own_shape_and_closes_the_lane(
     assert "1 of 1 answers are used up" in used_up
     assert drifting.account.misses == 1 + len(after)
     assert drifting.account.unused_count > 3
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}\n'
+# Reads one request and ends without an answer.
+BREAKS = "import sys; sys.stdin.readline(); sys.exit(3)"
+
+
+def wrapped(base: str, *command: str) -> tuple[int, bytes, bytes]:
+    """Exit code and both outputs of a client that asks once and stays."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "bernstein_cli", "agent", "mcp", "--", *command],
+        env={**os.environ, "BERNSTEIN_LANE": base},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(CALL)
+        shown, told = process.stdout.read(), process.stderr.read()
+    return process.returncode, shown, told
+
+
+def test_without_a_lane_no_server_is_started(services: Services) -> None:
+    with lane(services) as held:
+        absent = wrapped(held.base, "no-such-program")
+    closed, none, odd = (wrapped(base, "true") for base in (held.base, "", "ftp://x"))
+
+    assert [code for code, _, _ in (absent, closed, none, odd)] == [1, 1, 1, 1]
+    assert b"cannot run 'no-such-program'" in absent[2]
+    assert b"LANE_CLOSED" in closed[2]
+    assert b"BERNSTEIN_LANE is not set" in none[2]
+    assert b"is no address of a lane" in odd[2]
+
+
+def test_a_server_that_broke_off_breaks_off_in_the_replay(services: Services) -> None:
+    command = (sys.executable, "-c", BREAKS)
+    with lane(services) as recording:
+        recorded = wrapped(recording.base, *command)
+    with lane(services, replay=recording.run_id) as replaying:
+        replayed = wrapped(replaying.base, *command)
+
+    assert recorded[:2] == (3, b"")
+    assert replayed[:2] == (1, b"")
+    assert recording.account.cut == replaying.account.cut == 1
+    assert (replaying.account.misses, replaying.account.unused_count) == (0, 0)
