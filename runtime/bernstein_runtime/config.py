@@ -71,7 +71,7 @@ class StoreConfig:
     password_file: str = ""
     origin: str = ""
     connections_max: int = 16
-    statement_timeout_seconds: float = 30.0
+    statement_timeout_seconds: float = 10.0
 
 
 TABLES = ("gateway", "recorder", "signer", "store", "supervisor")

@@ -1,6 +1,9 @@
 """What PostgreSQL promises beyond the contract of all stores: many processes, many origins."""
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +23,7 @@ from bernstein_formats.errors import (
 )
 from bernstein_runtime.config import StoreConfig
 from bernstein_store.postgres import database as database_module
+from bernstein_store.postgres.opening import open_postgres
 from bernstein_store.postgres.pool import connected
 from bernstein_store.postgres.schema import Migration, check_schema, migrate, migrations
 from bernstein_store.postgres.store import PostgresStore
@@ -343,6 +347,32 @@ def test_a_database_that_stays_away_is_told_and_the_marks_say_what_came_of_it(
     assert list(log.catch_up()) == [Mark("a", 4, "1")]
     log.append(b"two\n", [Mark("b", 8, "2")])
     assert ours.get(NAME) == b"one\ntwo\n"
+
+
+def test_a_server_that_freezes_is_left_for_another_connection(
+    database_url, postgres, tmp_path
+) -> None:
+    """What it still had in its hands when it froze changes nothing when it goes on."""
+    config = StoreConfig(url=database_url, statement_timeout_seconds=0.5, connections_max=2)
+    store = open_postgres(config, str(tmp_path))
+    log = store.open_log(NAME)
+    frozen = postgres.execute(
+        "select pid from pg_stat_activity where usename = 'bernstein' and state = 'idle'"
+    )
+    began = time.monotonic()
+    for (pid,) in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        log.append(b"one\n", [Mark("a", 4, "1")])
+    finally:
+        for (pid,) in frozen:
+            os.kill(pid, signal.SIGCONT)
+    assert time.monotonic() - began > 1.5
+    log.append(b"two\n", [Mark("b", 8, "2")])
+
+    assert frozen
+    assert store.get(NAME) == b"one\ntwo\n"
+    store.close()
 
 
 def test_rows_that_were_removed_by_hand_are_missed(stores, database_url) -> None:

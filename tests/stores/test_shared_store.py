@@ -42,6 +42,7 @@ from bernstein_store.postgres.notifier import Notifier
 from bernstein_store.postgres.pool import open_pool
 from bernstein_store.postgres.store import PostgresStore
 from bernstein_store.postgres.target import target_of
+from bernstein_store.postgres.watchdog import Watchdog
 from bernstein_store.store import Store
 
 RUN = "r1"
@@ -251,7 +252,7 @@ def test_trees_that_share_a_run_id_live_side_by_side(database_url, tmp_path):
     """Two hundred hosts whose runs began in the same second: ids of the peer are seconds."""
     config = StoreConfig(url=database_url)
     target = target_of(config)
-    pool = open_pool(config)
+    pool, watchdog = open_pool(config), Watchdog(60)
     trees = []
     for number in range(200):
         tree = FileStore(tmp_path / f"{number}" / ".sdd")
@@ -263,7 +264,9 @@ def test_trees_that_share_a_run_id_live_side_by_side(database_url, tmp_path):
 
     def kept(number: int) -> Store:
         origin = f"{tmp_path}:{number}"
-        return PostgresStore(Database(pool, target.place, origin), Notifier(target), lambda: None)
+        return PostgresStore(
+            Database(pool, watchdog, target.place, origin), Notifier(target), lambda: None
+        )
 
     def take_in(number: int) -> None:
         copies = Copies(kept(number))
@@ -280,3 +283,4 @@ def test_trees_that_share_a_run_id_live_side_by_side(database_url, tmp_path):
     assert given == [all_of(tree) for tree in trees]
     assert kept(7).run_ids() == [RUN]
     pool.close()
+    watchdog.close()

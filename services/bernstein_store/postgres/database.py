@@ -17,6 +17,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_e
 from bernstein_formats.errors import Conflict
 from bernstein_store.postgres.failures import failure, passes
 from bernstein_store.postgres.pool import Connection
+from bernstein_store.postgres.watchdog import Watchdog
 from bernstein_store.store import LOCK_WAIT_SECONDS
 
 # A failover may take so long; callers of the services wait for longer.
@@ -44,9 +45,12 @@ class _Lost(Exception):
 class Database:
     """What one origin sees of it. Safe for any number of threads."""
 
-    def __init__(self, pool: ConnectionPool[Connection], place: str, origin: str) -> None:
+    def __init__(
+        self, pool: ConnectionPool[Connection], watchdog: Watchdog, place: str, origin: str
+    ) -> None:
         """`place` names the database to people. Raises Unavailable, DiskFull, StoreFailed."""
         self._pool = pool
+        self._watchdog = watchdog
         self.place = place
         self.origin = origin
         # The connection on which this thread holds a lock: who lost the one has lost the other.
@@ -59,18 +63,23 @@ class Database:
 
         def send(connection: Connection) -> psycopg.Cursor[Row]:
             # What a pipeline sends up to its end is one transaction.
-            with connection.pipeline():
+            with self._watchdog.watching(connection), connection.pipeline():
                 connection.execute(_SET_ORIGIN, [self.origin_id])
                 return connection.execute(query.encode(), parameters)
 
         return self._tried(send).fetchall()
 
-    def run(self, work: Callable[[Connection], Result]) -> Result:
+    def run(self, work: Callable[[Connection], Result], *, time_limits: int = 1) -> Result:
         """Do `work` in a transaction; all of it again when its connection is lost.
 
-        Raises Unavailable, DiskFull, StoreFailed.
+        It may take as long as so many statements. Raises Unavailable, DiskFull, StoreFailed.
         """
-        return self._tried(lambda connection: self._transaction(connection, work))
+
+        def watched(connection: Connection) -> Result:
+            with self._watchdog.watching(connection, time_limits):
+                return self._transaction(connection, work)
+
+        return self._tried(watched)
 
     def run_once(self, work: Callable[[Connection], Result]) -> Result:
         """For work that cannot be done twice. Raises Unavailable when its end is unknown."""
@@ -85,7 +94,7 @@ class Database:
             for attempt in _retrying():
                 with attempt:
                     if attempt.retry_state.attempt_number > 1:
-                        self._pool.check()
+                        self._pool.drain()  # the others lead to the same server
                     return self._pooled(work)
         raise AssertionError("the last attempt raises or returns")
 

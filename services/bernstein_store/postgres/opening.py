@@ -7,6 +7,7 @@ from bernstein_store.postgres.notifier import Notifier
 from bernstein_store.postgres.pool import connected, open_pool
 from bernstein_store.postgres.store import PostgresStore
 from bernstein_store.postgres.target import target_of
+from bernstein_store.postgres.watchdog import Watchdog
 
 
 def open_postgres(config: StoreConfig, origin: str) -> PostgresStore:
@@ -15,4 +16,11 @@ def open_postgres(config: StoreConfig, origin: str) -> PostgresStore:
     with connected(target) as connection:
         check_services_can(connection, target)
     pool = open_pool(config)
-    return PostgresStore(Database(pool, target.place, origin), Notifier(target), pool.close)
+    watchdog = Watchdog(config.statement_timeout_seconds + 1)
+
+    def disconnect() -> None:
+        watchdog.close()
+        pool.close()
+
+    database = Database(pool, watchdog, target.place, origin)
+    return PostgresStore(database, Notifier(target), disconnect)

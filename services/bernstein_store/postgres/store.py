@@ -37,6 +37,8 @@ _MOVE_MARKS: Final = """
 _END: Final = """
     update files set ended = true
     where origin_id = %s and name = %s and size = %s returning content_id"""
+# A log of any length is written again.
+REWRITE_TIME_LIMITS: Final = 60
 # A notification gets lost only with its connection.
 POLL_SECONDS: Final = 5.0
 # A folder's names, in byte order: "0" follows "/".
@@ -90,7 +92,7 @@ class PostgresStore:
                 connection.execute(_MOVE_MARKS, moved)
                 self._drop(connection, old[0])
 
-        self._database.run(work)
+        self._database.run(work, time_limits=REWRITE_TIME_LIMITS)
         self._changed(name)
 
     def end_log(self, name: str, size: int, note: str, data: bytes) -> None:
