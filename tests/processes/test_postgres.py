@@ -252,6 +252,7 @@ def test_journals_of_several_hosts_serve_one_run_and_never_fork_it(fleet: Projec
         ThreadPoolExecutor(1) as pool,
     ):
         run_id = first.journal.create_run()
+        second.supervisor.ensure("journal")
         producers = Producers(run_id, [first, second], 8)
         following = pool.submit(_followed, first, run_id)
         producers.wait_for(100)
