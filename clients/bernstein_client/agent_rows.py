@@ -11,6 +11,8 @@ from bernstein_formats.errors import ChainBroken, Conflict, ReplayRecordingMissi
 from bernstein_formats.journal_reader import LineBlocks, Row
 
 Event = tuple[str, Mapping[str, JsonValue]]
+# What an agent is called in its run unless somebody names it.
+DEFAULT_LANE: Final = "agent"
 STARTED: Final = "agent_started"
 RECORDING: Final = "llm_http_recording"
 
@@ -80,7 +82,7 @@ def read_rows(services: Services, run_id: str, *events: str) -> list[Row]:
 
 def recorded_lane(services: Services, run_id: str) -> str:
     """The lane of a run's one agent. Raises ReplayRecordingMissingError, Conflict."""
-    lanes = [str(row.get("lane")) for row in read_rows(services, run_id, STARTED)]
+    lanes = [str(row.get("lane", DEFAULT_LANE)) for row in read_rows(services, run_id, STARTED)]
     if not lanes:
         raise ReplayRecordingMissingError(
             f"run {run_id} recorded no agent; record one with `bernstein record -- COMMAND`",

@@ -13,7 +13,7 @@ from bernstein_cli.agent_run import finish_run
 from bernstein_cli.output import document, remark
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
 from bernstein_cli.tool_servers import tool_servers_option
-from bernstein_client.agent_rows import create_run, started_event
+from bernstein_client.agent_rows import DEFAULT_LANE, create_run, started_event
 from bernstein_client.agent_settings import for_command
 from bernstein_client.connection import Services
 from bernstein_client.provider_environment import all_providers
@@ -25,7 +25,9 @@ from bernstein_runtime.clock import SystemClock
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@click.option("--lane", default="agent", show_default=True, help="The agent's name in the run.")
+@click.option(
+    "--lane", default=DEFAULT_LANE, show_default=True, help="The agent's name in the run."
+)
 @click.option(
     "--budget", default=0, type=click.IntRange(min=0), help="The most model calls; 0: no limit."
 )
