@@ -254,6 +254,7 @@ def test_journals_of_several_hosts_serve_one_run_and_never_fork_it(fleet: Projec
         run_id = first.journal.create_run()
         second.supervisor.ensure("journal")
         producers = Producers(run_id, [first, second], 8)
+        producers.wait_for(10)
         following = pool.submit(_followed, first, run_id)
         producers.wait_for(100)
         os.kill(pid_of(second, "journal"), signal.SIGKILL)
