@@ -6,7 +6,7 @@ to the proxy, which records into a cassette or answers from it.
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +27,7 @@ from bernstein_formats.errors import (
     ReplayRecordingMissingError,
     StoreFailed,
 )
+from bernstein_formats.http_exchange import Exchange
 
 FOLDER: Final = Path("cassettes")
 _LANE: Final = "agent"
@@ -123,6 +124,7 @@ class Recorded:
             raise StoreFailed(f"{self._path} is not written: {_told(account)}") from error
         if account.recorded:
             services = cassette_services()
+            _check_open(self._path, services.exchanges.read(self._run_id)[0])
             services.journal.append_many(self._run_id, recording_events(services, self._run_id))
             services.journal.finish_run(self._run_id)
             save(services, self._run_id, self._path)
@@ -146,6 +148,18 @@ def _is_replayed(path: Path, mode: RecordMode) -> bool:
             path=path,
         )
     return mode is not RecordMode.ALL and is_cassette(path)
+
+
+def _check_open(path: Path, exchanges: Sequence[Exchange]) -> None:
+    """The body of an answer that holds a secret is kept outside of a run, and so of a cassette."""
+    for each in exchanges:
+        if each.quarantined:
+            raise InvalidInput(
+                f"{path} is not written: the answer to request {each.seq} holds a secret"
+                f" ({', '.join(each.quarantined)}), and cassettes are committed; have the model"
+                " asked for something else",
+                path=path,
+            )
 
 
 def _told(account: LaneAccount) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import openai
 import pytest
 import vcr
+from tests.scripted_provider import ProviderServer
 
 from bernstein_client.cassette_services import cassette_services
 from bernstein_client.recorded import recorded
@@ -28,6 +29,7 @@ from bernstein_tour.model_server import ModelServer
 
 pytestmark = pytest.mark.processes
 SECRET = "sk-real-key-of-the-user"  # noqa: S105 - opens nothing
+PROMPTED_SECRET = "sk-ant-not-a-key-0123456789abcdef"  # noqa: S105 - likewise
 
 
 def ask(text: str = "hi") -> str | None:
@@ -163,6 +165,19 @@ def test_a_cassette_that_was_changed_is_not_replayed(provider: ModelServer, tmp_
         ask()
 
 
+def test_an_answer_with_a_secret_is_in_no_cassette(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ProviderServer() as echoing:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{echoing.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+        secret = pytest.raises(InvalidInput, match="request 1 holds a secret")
+        with secret, recorded("a", folder=tmp_path):
+            ask(f"say {PROMPTED_SECRET}")
+
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", ".hidden", "a\nb"])
 def test_a_name_that_is_no_folder_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="names no cassette"):
@@ -198,9 +213,9 @@ def test_miss(cassette, request):
     except openai.APIError:
         pass  # the code under test knows how to go on
 
-def test_none(request):
-    pass
-"""
+def test_secret(cassette):
+    print("said:", ask("PROMPTED_SECRET"))
+""".replace("PROMPTED_SECRET", PROMPTED_SECRET)
 
 
 def suite(folder: Path, environ: dict[str, str], *options: str) -> str:
@@ -231,7 +246,7 @@ def test_a_suite_records_with_the_fixture_and_replays_without_key_and_provider(
     second = suite(project.folder, offline, "--bernstein-record=none")
 
     assert "4 passed" in first, first
-    assert len(list((project.folder / "cassettes" / "test_it").iterdir())) == 3
+    assert len(list((project.folder / "cassettes" / "test_it").iterdir())) == 4
     assert said(second) == said(first) != []
     assert "1 failed, 3 passed" in second, second
     assert "ReplayMissError" in second
