@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from bernstein_formats.errors import BernsteinError
+from bernstein_formats.errors import BernsteinError, ReplayMissError
 
 
 class Kind(StrEnum):
@@ -131,7 +131,12 @@ SYMPTOMS: Final[Mapping[Kind, Symptom]] = MappingProxyType(
 
 def explain(error: BernsteinError) -> str:
     """The likely cause of an error that a replay ended with."""
+    if isinstance(error, ReplayMissError):  # prompt and fingerprint were those of the turn
+        return (
+            "the recording lacks an answer that the turn was given: lines of it were cut or edited,"
+            " or the temperature moved within its bucket"
+        )
     try:
         return SYMPTOMS[Kind(error.metadata.get("kind", ""))].cause
-    except ValueError:  # a miss in a recording has kinds of its own
+    except ValueError:
         return SYMPTOMS[Kind.MISS].cause

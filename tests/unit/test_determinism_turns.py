@@ -585,3 +585,9 @@ def test_a_score_that_could_not_be_read_again_is_not_written():
 def test_a_run_without_scores_says_how_to_make_some():
     with pytest.raises(errors.InvalidInput, match=r"no turn is scored.*runtime\.score"):
         scored_report([])
+
+
+def test_a_miss_in_a_recording_is_blamed_on_the_recording():
+    for kind in ("used_up", "changed", "unknown"):
+        assert "recording lacks" in explain(errors.ReplayMissError("miss", kind=kind))
+    assert "identity-like" in explain(errors.ReplayDivergenceError("miss", kind="miss"))
