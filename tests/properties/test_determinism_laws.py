@@ -6,6 +6,7 @@ import json
 import math
 import os
 import struct
+import time
 from collections import OrderedDict
 from dataclasses import fields, replace
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bernstein_determinism.channels import (
+    AppendReducer,
     Reducer,
     Write,
     WriteKey,
@@ -40,12 +42,13 @@ from bernstein_determinism.scores import Outcome, ScoredReport, compare_scored
 from bernstein_determinism.surroundings import measure_characters
 from bernstein_determinism.turn_record import parse_turn
 from bernstein_formats.errors import (
+    AmbientAccessError,
     CanonicalizationError,
     DeterminismError,
     InvalidInput,
     RowMalformed,
 )
-from bernstein_formats.fingerprint import compute_fingerprint, temperature_bucket
+from bernstein_formats.fingerprint import Fingerprint, compute_fingerprint, temperature_bucket
 from bernstein_formats.modes import RuntimeMode, readable_modes
 from bernstein_formats.strict_json import canonicalize
 
@@ -383,6 +386,23 @@ def test_the_check_finds_collisions_changed_arguments_and_the_limit_of_many_writ
 def test_values_that_a_reducer_takes_none_of_check_nothing_and_are_refused():
     with pytest.raises(InvalidInput, match="takes none"):
         check_reducer_laws(messages_reducer, st.integers(), examples=20)
+
+
+def test_a_reducer_that_looks_at_the_clock_is_found_although_the_clock_hardly_moves():
+    class Dated(AppendReducer):
+        def lift(self, write):
+            return super().lift(replace(write, value=[write.value, time.time_ns() // 10**18]))
+
+    with pytest.raises(AmbientAccessError, match="the clock"):
+        check_reducer_laws(Dated(), st.integers(), examples=20)
+
+
+def test_a_fingerprint_of_the_object_and_not_of_its_content_is_found():
+    def by_object(key):
+        return Fingerprint({}, f"v1:{id(key)}:{key.runtime_mode}")
+
+    with pytest.raises(DeterminismError, match="computing twice"):
+        check_fingerprint_is_pure(by_object, examples=20)
 
 
 def test_a_counter_must_say_that_it_is_not_idempotent():
