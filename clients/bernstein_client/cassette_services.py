@@ -40,13 +40,15 @@ def _started(folder: Path) -> Services:
     key = services.places.redaction_key
     key.parent.mkdir(mode=0o700)
     key.write_text(_REDACTION_KEY)
-    atexit.register(_end, os.getpid(), folder)
+    atexit.register(end_cassette_services)
     return services
 
 
-def _end(process_id: int, folder: Path) -> None:
-    if process_id != os.getpid():
-        return  # a child: they are its parent's
-    with _OPEN.pop(process_id) as services:
-        services.supervisor.ask({"do": "stop"})
-    shutil.rmtree(folder, ignore_errors=True)
+def end_cassette_services() -> None:
+    """End this process's now, for a program that does not end as Python programs do."""
+    with _LOCK:
+        services = _OPEN.pop(os.getpid(), None)
+    if services is not None:
+        with services:
+            services.supervisor.ask({"do": "stop"})
+        shutil.rmtree(services.places.sdd_dir.parents[1], ignore_errors=True)

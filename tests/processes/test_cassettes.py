@@ -272,6 +272,7 @@ def bernstein(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [sys.executable, "-m", "bernstein_cli", *arguments],
         cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -295,6 +296,7 @@ def test_a_cassette_that_vcrpy_wrote_goes_on_as_ours(
         again = [ask("hi ü"), ask("ho")]
 
     assert again == first
+    assert list(tmp_path.glob("bernstein-cassettes-*")) == []
     (report,) = json.loads(done.stdout)["cassettes"]
     assert (done.returncode, report["count"], len(report["left_out"])) == (0, 2, 1)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "cassettes").rglob("*.*"))

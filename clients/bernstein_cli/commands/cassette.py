@@ -8,6 +8,7 @@ from bernstein_cli import exit_codes
 from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.services_options import json_option
 from bernstein_client.cassette_import import Imported, import_cassette
+from bernstein_client.cassette_services import end_cassette_services
 from bernstein_client.recorded import FOLDER
 from bernstein_formats.errors import BernsteinError
 
@@ -35,6 +36,13 @@ def import_(*, files: tuple[Path, ...], folder: Path, as_json: bool) -> int:
     NAME.yaml becomes FOLDER/NAME. What is no call of a model is left out, and told. Exit 1 when a
     file could not be taken in; the others are.
     """
+    try:
+        return _import_all(files, folder, as_json=as_json)
+    finally:
+        end_cassette_services()
+
+
+def _import_all(files: tuple[Path, ...], folder: Path, *, as_json: bool) -> int:
     done: list[Imported] = []
     refused: list[dict[str, str]] = []
     for file in files:
