@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from bernstein_cli.local_rows import LocalRows, local_path
 from bernstein_cli.output import Printed
-from bernstein_cli.step_source import local_path
 from bernstein_formats import paths
 from bernstein_formats.canonical import JsonValue, parse_json
 from bernstein_formats.errors import Conflict, InvalidInput, NotFound, StoreFailed
@@ -162,7 +162,9 @@ def _seed(sdd: Path, session_id: str, from_step: int, rows: list[bytes]) -> str:
     """Read the rows that the fork begins with; gives the hash of the last one."""
     if from_step < 0:
         raise InvalidInput(f"from_step must be >= 0 (got {from_step})")
-    path = local_path(sdd, paths.steps_path(session_id))
+    name = paths.steps_path(session_id)
+    LocalRows(sdd).check(name)
+    path = local_path(sdd, name)
     try:
         with open_regular(path) as file:
             return seed_rows(file, from_step, "parent journal", rows.append).head_hash

@@ -27,11 +27,13 @@ from bernstein_cli.step_options import StepOptions
 from bernstein_cli.step_source import StepReader, Steps
 from bernstein_cli.step_view import step_lines, walk
 from bernstein_cli.table import width
+from bernstein_formats.acknowledged import WHAT_TO_DO
 from bernstein_formats.errors import (
     KeyUnusable,
     LimitExceeded,
     NotFound,
     ReceiptMalformed,
+    RowsMissing,
 )
 from bernstein_formats.journal_reader import Row
 from bernstein_formats.public_key import PublicKey, parse_public_pem
@@ -68,6 +70,10 @@ class AskedSteps:
         remark(f"bernstein: {detail} [{code}]")
         return exit_code
 
+    def open(self, agent_id: str) -> Steps:
+        """A journal from which nothing is gone. Raises NotFound, RowsMissing."""
+        return self.reader.open(agent_id).whole()
+
     def missing(self, error: NotFound) -> int:
         return self.refuse(MISSING, error.message, exit_codes.USAGE)
 
@@ -78,15 +84,23 @@ def view(asked: AskedSteps, agent_id: str, limit: int | None) -> int:
         steps = asked.reader.open(agent_id)
     except NotFound as error:
         return asked.missing(error)
+    code = _view(asked, steps, limit)
+    if not steps.missing:
+        return code
+    remark(f"bernstein: {steps.missing}; {WHAT_TO_DO} [{RowsMissing.reason}]")
+    return exit_codes.FAILED
+
+
+def _view(asked: AskedSteps, steps: Steps, limit: int | None) -> int:
     found = verify_steps(steps.chunks())
     if not any("step_hash" in row for row in _objects(steps)):
-        return _empty(asked, agent_id, found)
+        return _empty(asked, steps, found)
     if not found.ok:
-        return _broken(asked, agent_id, found)
+        return _broken(asked, steps, found)
     if asked.options.walk and sys.stdin.isatty() and sys.stdout.isatty() and not asked.as_json:
         walk(steps)
-        return exit_codes.OK
-    _show(asked, steps, found, limit)
+    else:
+        _show(asked, steps, found, limit)
     return exit_codes.OK
 
 
@@ -94,19 +108,19 @@ def _objects(steps: Steps) -> Iterator[Row]:
     return (row for _, row in numbered_rows(steps.chunks()) if not isinstance(row, Fault))
 
 
-def _empty(asked: AskedSteps, agent_id: str, found: StepsVerification) -> int:
+def _empty(asked: AskedSteps, steps: Steps, found: StepsVerification) -> int:
     if asked.as_json:
-        document(_view_head(agent_id, found) | {"entries": []})
+        document(_view_head(steps, found) | {"entries": []})
     else:
-        say(f"Journal for {agent_id} is empty")
+        say(f"Journal for {steps.agent_id} is empty")
     return exit_codes.OK
 
 
-def _broken(asked: AskedSteps, agent_id: str, found: StepsVerification) -> int:
+def _broken(asked: AskedSteps, steps: Steps, found: StepsVerification) -> int:
     if asked.as_json:
-        document({"ok": False, **_view_head(agent_id, found), "errors": _texts(found)})
+        document({"ok": False, **_view_head(steps, found), "errors": _texts(found)})
     else:
-        say(f"Chain verification failed for {agent_id}:", RED)
+        say(f"Chain verification failed for {steps.agent_id}:", RED)
         for text in _texts(found):
             say(f"  - {text}")
     return exit_codes.FAILED
@@ -115,7 +129,7 @@ def _broken(asked: AskedSteps, agent_id: str, found: StepsVerification) -> int:
 def _show(asked: AskedSteps, steps: Steps, found: StepsVerification, limit: int | None) -> None:
     rows = islice(entries(steps.chunks()), limit)
     if asked.as_json:
-        document_with_rows(_view_head(steps.agent_id, found), "entries", rows, {})
+        document_with_rows(_view_head(steps, found), "entries", rows, {})
         return
     say(f"Replay for {steps.agent_id}")
     say(f"head_hash: {found.head_hash}")
@@ -125,8 +139,11 @@ def _show(asked: AskedSteps, steps: Steps, found: StepsVerification, limit: int 
     remark("`--walk` steps through them; `bernstein replay export` makes a receipt")
 
 
-def _view_head(agent_id: str, found: StepsVerification) -> dict[str, Printed]:
-    return {"agent_id": agent_id, "head_hash": found.head_hash, "steps": found.steps}
+def _view_head(steps: Steps, found: StepsVerification) -> dict[str, Printed]:
+    gone: dict[str, Printed] = {"missing": steps.missing} if steps.missing else {}
+    return {
+        "agent_id": steps.agent_id, "head_hash": found.head_hash, "steps": found.steps, **gone,
+    }  # fmt: skip
 
 
 def _texts(found: StepsVerification | SessionReceiptVerdict) -> list[str]:
@@ -138,7 +155,7 @@ def _texts(found: StepsVerification | SessionReceiptVerdict) -> list[str]:
 def diff_journal(asked: AskedSteps, left: str, right: str) -> int:
     """`replay diff-journal LEFT RIGHT`. A chain that does not verify is no equal of another."""
     try:
-        a, b = asked.reader.open(left), asked.reader.open(right)
+        a, b = asked.open(left), asked.open(right)
     except NotFound:
         return asked.refuse(MISSING, BOTH_MISSING, exit_codes.USAGE)
     sides = {"left": verify_steps(a.chunks()), "right": verify_steps(b.chunks())}

@@ -27,7 +27,7 @@ _SHOWN_MAX: Final = 200
 def debug_two(asked: AskedSteps, left: str, right: str) -> int:
     """`replay debug LEFT RIGHT`; the comparison is stored."""
     try:
-        a, b = asked.reader.open(left), asked.reader.open(right)
+        a, b = asked.open(left), asked.open(right)
     except NotFound:
         return asked.refuse(MISSING, BOTH_MISSING, exit_codes.USAGE)
     found = path_diff(entries(a.chunks()), entries(b.chunks()))
@@ -61,7 +61,7 @@ def debug_two(asked: AskedSteps, left: str, right: str) -> int:
 def debug_one(asked: AskedSteps, agent_id: str, repository: Path) -> int:
     """`replay debug AGENT_ID`: verify, show, and leave a receipt; fork where that was asked for."""
     try:
-        steps = asked.reader.open(agent_id)
+        steps = asked.open(agent_id)
     except NotFound as error:
         return asked.missing(error)
     found = verify_steps(steps.chunks())

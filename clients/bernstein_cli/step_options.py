@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from bernstein_formats import paths
+from bernstein_formats.acknowledged import marks_path
 from bernstein_formats.errors import InvalidInput
 from bernstein_formats.redaction import REDACTABLE
 
@@ -62,8 +63,8 @@ class Common:
 def step_verb(sdd_dir: Path, words: tuple[str, ...], *, has_mode: bool) -> str | None:
     """The verb, where the words are about steps; None: they are about runs.
 
-    A word that is no verb names an agent when it has a step journal, unless a mode is asked for
-    that only runs have.
+    A word that is no verb names an agent when it has a step journal, or had one, unless a mode is
+    asked for that only runs have.
     """
     if words and words[0] in VERBS:
         return words[0]
@@ -71,9 +72,10 @@ def step_verb(sdd_dir: Path, words: tuple[str, ...], *, has_mode: bool) -> str |
         return None
     try:
         folder = sdd_dir / paths.steps_folder(words[0])
+        marks = sdd_dir / marks_path(paths.steps_path(words[0]))
     except InvalidInput:
         return None
-    return VIEW if folder.is_dir() else None
+    return VIEW if folder.is_dir() or marks.exists() else None
 
 
 _NOTHING: Final = StepOptions()

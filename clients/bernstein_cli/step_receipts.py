@@ -49,7 +49,7 @@ class Made:
 def export(asked: AskedSteps, agent_id: str, out: str | None) -> int:
     """`replay export AGENT_ID [OUT]`."""
     try:
-        made = export_to(asked, asked.reader.open(agent_id), _output(asked, agent_id, "", out))
+        made = export_to(asked, asked.open(agent_id), _output(asked, agent_id, "", out))
     except NotFound as error:
         return asked.missing(error)
     except KeyUnusable as error:
@@ -86,7 +86,7 @@ def publish(asked: AskedSteps, agent_id: str, out: str | None) -> int:
         frozenset(options.redact or ("prompt", "tool_result")), options.keep_input_hash
     )
     try:
-        steps = asked.reader.open(agent_id)
+        steps = asked.open(agent_id)
         original, preview = _previewed(steps, policy)
         if options.preview:
             return _show_preview(asked, agent_id, preview)

@@ -9,8 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+from bernstein_cli.local_rows import LocalRows, local_path
 from bernstein_formats import paths
-from bernstein_formats.errors import Broken, NotFound, StoreFailed
+from bernstein_formats.acknowledged import WHAT_TO_DO
+from bernstein_formats.errors import Broken, NotFound, RowsMissing, StoreFailed
 from bernstein_runtime.regular_file import open_regular
 
 _CHUNK_BYTES: Final = 256 * 1024
@@ -23,6 +25,14 @@ class Steps:
     agent_id: str
     file: IO[bytes]
     size: int
+    # What was acknowledged and is gone, by the marks beside it; a service refuses to send such.
+    missing: str = ""
+
+    def whole(self) -> "Steps":
+        """Itself. Raises RowsMissing where steps are gone."""
+        if self.missing:
+            raise RowsMissing(f"{self.missing}; {WHAT_TO_DO}", agent_id=self.agent_id)
+        return self
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The stored bytes in parts, as often as they are wanted."""
@@ -39,7 +49,7 @@ class StepReader(Protocol):
     """Opens step journals for reading; each is closed with the reader."""
 
     def open(self, agent_id: str) -> Steps:
-        """Raises NotFound, and InvalidInput for an id that no agent can have."""
+        """Raises NotFound, RowsMissing, and InvalidInput for an id that no agent can have."""
         ...
 
 
@@ -49,13 +59,17 @@ class _LocalSteps:
         self._files: list[IO[bytes]] = []
 
     def open(self, agent_id: str) -> Steps:
-        path = local_path(self._sdd_dir, paths.steps_path(agent_id))
+        name = paths.steps_path(agent_id)
+        rows = LocalRows(self._sdd_dir)
         try:
-            file = open_regular(path)
+            file = open_regular(local_path(self._sdd_dir, name))
         except FileNotFoundError:
+            rows.check(name)
             raise NotFound(f"no journal for agent {agent_id}", agent_id=agent_id) from None
         self._files.append(file)
-        return Steps(agent_id, file, os.fstat(file.fileno()).st_size)
+        missing = rows.missing(name)
+        missing = missing and f"{name}: {missing}"
+        return Steps(agent_id, file, os.fstat(file.fileno()).st_size, missing)
 
     def close(self) -> None:
         for file in self._files:
@@ -85,14 +99,6 @@ def open_steps(sdd_dir: Path, *, offline: bool) -> Iterator[StepReader]:
         yield reader
     finally:
         reader.close()
-
-
-def local_path(sdd_dir: Path, name: str) -> Path:
-    """Where `name` is. Raises StoreFailed when links lead out of the state folder."""
-    path = Path(os.path.realpath(sdd_dir / name))
-    if not path.is_relative_to(os.path.realpath(sdd_dir)):
-        raise StoreFailed(f"{sdd_dir / name} is a link that leads out of {sdd_dir}", path=path)
-    return path
 
 
 def read_blob(sdd_dir: Path, digest: str) -> bytes | None:

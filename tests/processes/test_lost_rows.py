@@ -166,6 +166,45 @@ def test_steps_that_are_gone_are_told_to_everybody_who_asks(project, services):
         services.steps.append("agent", [step(2)])
 
 
+@pytest.mark.parametrize("how", ["cut", "emptied", "deleted", "folder deleted"])
+def test_steps_that_are_gone_are_told_by_whoever_reads_the_files(project, services, how):
+    step = Step(DIGEST, model="m", prompt="p")
+    services.steps.start("agent", [step, step])
+    services.steps.start("other", [step])
+    path = project.sdd / STEPS
+    (project.sdd / "runtime/sessions").mkdir(parents=True, exist_ok=True)
+    (project.sdd / "runtime/sessions/agent.json").write_text('{"session_id": "agent"}')
+    if how == "cut":
+        cut_last_line(path)
+    elif how == "emptied":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    if how == "folder deleted":
+        path.parent.rmdir()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run([*git, *words], cwd=project.folder, check=True)
+    for words in (
+        ["replay", "agent", "--offline"],
+        ["replay", "export", "agent", "out.tar", "--offline"],
+        ["replay", "publish", "agent", "out.tar", "--opt-in", "--offline"],
+        ["replay", "publish", "agent", "--preview", "--offline"],
+        ["replay", "diff-journal", "other", "agent", "--offline"],
+        ["replay", "debug", "agent", "--offline"],
+        ["session", "branches", "agent"],
+        ["session", "branches", "agent", "--copy", "", "--to", "copy"],
+        ["session", "fork", "agent", "--from-step", "0"],
+    ):
+        done = bernstein(project, *words, "--json")
+        assert done.returncode == 1, (words, done)
+        assert "bytes were acknowledged" in done.stderr, words
+        assert json.loads(done.stdout), words
+    assert not (project.folder / "out.tar").exists()
+    assert not (project.sdd / "worktrees").exists()
+    assert not (project.sdd / "runtime/journal/copy").exists()
+
+
 def test_what_is_left_is_gone_on_with_once_the_loss_is_on_record(project, services):
     sealed(services)
     services.macs.append_audit_event(AuditFields("x", "a", "task", "T-0"))

@@ -27,13 +27,14 @@ def branches(
 
     A journal that two programs have extended at the same step is refused for appending. Nothing
     of it is thrown away: each branch can be copied, byte for byte, and gone on with. Exit codes:
-    0 one branch, or copied; 1 several branches; 2 no such journal, wrong usage.
+    0 one branch, or copied; 1 several branches, or steps are missing; 2 no such journal, wrong
+    usage.
     """
     if (copy is None) != (new_id is None):
         raise click.UsageError("--copy HEAD and --to ID belong together")
     with open_steps(Path(sdd_dir), offline=True) as reader:
         try:
-            steps = reader.open(agent_id)
+            steps = reader.open(agent_id).whole()
         except (NotFound, InvalidInput) as error:
             tell(error, as_json=as_json)
             return exit_codes.USAGE
