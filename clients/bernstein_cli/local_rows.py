@@ -15,9 +15,11 @@ from bernstein_formats.acknowledged import (
     marks_path,
     missing,
     read_marks,
+    unreadable,
 )
 from bernstein_formats.audit_log import ARCHIVE_FOLDER, AUDIT_FOLDER
-from bernstein_formats.errors import RowsMissing, StoreFailed
+from bernstein_formats.errors import BernsteinError, RowsMissing, StoreFailed
+from bernstein_runtime.disk import in_words
 from bernstein_runtime.regular_file import open_regular
 
 
@@ -63,6 +65,8 @@ class LocalRows:
                 return missing(known, size, last_line(read, min(known.size, size)))
         except FileNotFoundError:
             return missing(known, 0, b"")
+        except (BernsteinError, OSError, EOFError) as error:
+            return unreadable(known, in_words(error))
 
     def _known(self, name: str) -> Acknowledged:
         return acknowledged(read_marks(small_file(self._sdd_dir, marks_path(name)) or b""))

@@ -124,3 +124,8 @@ def missing(known: Acknowledged, size: int, last_line: bytes) -> str:
     if known.head in row.values():
         return ""
     return f"the row {known.head} was acknowledged and is not in its place"
+
+
+def unreadable(known: Acknowledged, why: str) -> str:
+    """What is gone from a file that cannot be read: as far as anybody can tell, all of it."""
+    return f"{known.size} bytes were acknowledged and cannot be read: {why}" if known.size else ""

@@ -6,9 +6,15 @@ Other writers may have gone on behind it, the peer may have packed its file: onl
 from collections.abc import Iterator
 from typing import Final
 
-from bernstein_formats.acknowledged import WHAT_TO_DO, Acknowledged, last_line, missing
+from bernstein_formats.acknowledged import (
+    WHAT_TO_DO,
+    Acknowledged,
+    last_line,
+    missing,
+    unreadable,
+)
 from bernstein_formats.audit_log import AUDIT_FOLDER, SEGMENT_SUFFIX, segment_lines
-from bernstein_formats.errors import RowsMissing
+from bernstein_formats.errors import BernsteinError, RowsMissing
 from bernstein_journal.audit_files import AuditFiles
 from bernstein_store.store import Store
 
@@ -37,6 +43,12 @@ class AcknowledgedRows:
     def missing(self, name: str) -> str:
         """What is gone from a log; "" if nothing is."""
         known = self._store.acknowledged(name)  # before the size: a log grows first
+        try:
+            return self._missing(name, known)
+        except BernsteinError as error:
+            return unreadable(known, error.message)
+
+    def _missing(self, name: str, known: Acknowledged) -> str:
         size = self._store.size(name) or 0
 
         def read(start: int, end: int) -> bytes:
@@ -49,7 +61,11 @@ class AcknowledgedRows:
         name = self.newest_audit_log()
         if name is None:
             return ""
-        what = self._missing_in_segment(name, self._store.acknowledged(name))
+        known = self._store.acknowledged(name)
+        try:
+            what = self._missing_in_segment(name, known)
+        except BernsteinError as error:
+            what = unreadable(known, error.message)
         return what and f"{AUDIT_TARGET} {name.removeprefix(f'{AUDIT_FOLDER}/')}: {what}"
 
     def newest_audit_log(self) -> str | None:
@@ -60,7 +76,7 @@ class AcknowledgedRows:
 
     def _missing_in_segment(self, name: str, known: Acknowledged) -> str:
         if self._store.size(name) is not None:
-            return self.missing(name)
+            return self._missing(name, known)
         day = name.removeprefix(f"{AUDIT_FOLDER}/").removesuffix(SEGMENT_SUFFIX)
         found = [segment for segment in self._audit.segments() if segment.day == day]
         if not found:

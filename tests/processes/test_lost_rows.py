@@ -1,6 +1,7 @@
 """Evidence that was acknowledged and is gone: whoever asks is told, online and offline."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -203,6 +204,23 @@ def test_steps_that_are_gone_are_told_by_whoever_reads_the_files(project, servic
     assert not (project.folder / "out.tar").exists()
     assert not (project.sdd / "worktrees").exists()
     assert not (project.sdd / "runtime/journal/copy").exists()
+
+
+@pytest.mark.parametrize("member", ["spine", "audit log"])
+@pytest.mark.parametrize("put", ["link", "pipe", "folder"])
+def test_a_log_that_cannot_be_read_any_more_is_a_finding(project, services, tmp_path, member, put):
+    sealed(services)
+    services.macs.append_audit_event(AuditFields("x", "a", "task", "T-0"))
+    (segment,) = (project.sdd / "audit").glob("*.jsonl")
+    path = segment if member == "audit log" else project.sdd / "lineage/r1/spine.jsonl"
+    path.rename(tmp_path / "moved")
+    if put == "link":
+        path.symlink_to(tmp_path / "moved")
+    elif put == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    assert both(project) == [{("rows_missing", member)}] * 2
 
 
 def test_what_is_left_is_gone_on_with_once_the_loss_is_on_record(project, services):
