@@ -12,9 +12,9 @@ from bernstein_formats.journal_verdict import Finding, Identity, JournalVerifica
 from bernstein_formats.seal import EntryBody, EntryKind, Seal, parse_seal
 
 _LEDGER_GONE: Final = (
-    "runs were sealed here and their ledger {} is not there: whether seals are missing is unknown;"
-    " restore the signer's folder, or begin a new ledger with `bernstein services init"
-    " --new-ledger`"
+    "runs were sealed here and their ledger {} is not there, or an older copy is: whether seals are"
+    " missing is unknown; restore the signer's folder, or begin a new ledger with"
+    " `bernstein services init --new-ledger`"
 )
 
 
@@ -46,7 +46,7 @@ class Testimony:
         self.notes.extend(loss.note for loss in losses_of(record or b"", names))
 
     def miss_ledger(self, ledger: str) -> None:
-        """There was a ledger, and it is not there."""
+        """There was a ledger, and it is not there, or not all of it."""
         self.find(Reason.LEDGER_MISSING)
         self.notes.append(_LEDGER_GONE.format(ledger))
 

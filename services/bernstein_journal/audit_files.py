@@ -62,6 +62,11 @@ class AuditFiles:
         names = [name for name in self._store.names(folder) if name.endswith(suffix)]
         return [Segment(prefix + name, self._store.size(f"{folder}/{name}") or 0) for name in names]
 
+    def packed(self, day: str) -> str | None:
+        """The archive that holds a day's events, where there is no live file of that day."""
+        found = (segment for segment in self.segments() if segment.day == day)
+        return next((segment.name for segment in found if segment.is_archived), None)
+
     def read(self, segment: Segment) -> Iterator[bytes]:
         """The segment's bytes, unpacked. RowMalformed for an archive that is damaged."""
         chunks = self._store.read(segment.path, 0, segment.size)

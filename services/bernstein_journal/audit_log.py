@@ -9,6 +9,7 @@ from bernstein_formats.audit_log import (
     AuditFields,
     read_audit_row,
 )
+from bernstein_formats.errors import Conflict
 from bernstein_journal.acknowledged_rows import AcknowledgedRows
 from bernstein_journal.audit_files import AuditFiles
 from bernstein_journal.one_line import append_line, known_answer
@@ -28,7 +29,8 @@ class AuditLog:
     def append(self, fields: AuditFields, timestamp: str, request_id: str) -> str:
         """The event's HMAC, once it is durable; the same again for the same request.
 
-        Raises RowsMissing where events that were acknowledged are gone.
+        Raises RowsMissing where events that were acknowledged are gone, Conflict where the day's
+        were packed already.
         """
         with self._store.locked(CHAIN_LOCK):
             self._rows.check_audit_log()
@@ -36,6 +38,13 @@ class AuditLog:
             # An event that waited for the signer must not come before what was written since.
             day = max(timestamp[: len("2026-03-01")], newest_day)
             name = f"{AUDIT_FOLDER}/{day}{SEGMENT_SUFFIX}"
+            packed = self._files.packed(day)
+            if packed is not None:
+                raise Conflict(
+                    f"the events of {day} were packed into {packed}, and a second file of that day"
+                    f" would hide them: unpack it to {name}, or wait for the next day",
+                    path=name,
+                )
             known = known_answer(self._store, name, request_id)
             if known is not None:
                 return known

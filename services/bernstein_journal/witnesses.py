@@ -64,8 +64,8 @@ class Witnesses:
         said.note_losses(run_id, self._store.get(paths.LOSSES))
 
     def _ask_ledger(self, run_id: str, seal: Seal | None, said: Testimony) -> None:
+        newest = newest_seal(self._store.get(paths.CHECKPOINT), self._origin)
         if not self._ledger_file.exists():
-            newest = newest_seal(self._store.get(paths.CHECKPOINT), self._origin)
             if newest is not None:
                 said.miss_ledger(str(self._ledger_file))
             self._remembered(run_id, seal, newest).tell(said)
@@ -75,7 +75,9 @@ class Witnesses:
         if not answer:
             if seal is not None:
                 said.notes.append("the signer's ledger does not know the run's seal")
-            self._remembered(run_id, seal, None).tell(said)
+            if newest is not None and not self._is_in_ledger(newest):
+                said.miss_ledger(str(self._ledger_file))
+            self._remembered(run_id, seal, newest).tell(said)
             return
         known = parse_seal(answer)
         if seal is None:
@@ -83,6 +85,11 @@ class Witnesses:
         elif seal.entry.body.index < known.entry.body.index:
             said.find(Reason.SEAL_OUTDATED)
             _compare_with_ledger(known.entry.body, said)
+
+    def _is_in_ledger(self, seal: Seal) -> bool:
+        body = seal.entry.body
+        answer = self._signer().find_seal(body.origin, body.run_id)
+        return bool(answer) and parse_seal(answer).entry.body.index >= body.index
 
     def _remembered(self, run_id: str, seal: Seal | None, newest: Seal | None) -> RememberedSeals:
         return RememberedSeals(

@@ -143,6 +143,20 @@ def test_a_ledger_that_is_gone_is_a_finding(project, services):
     assert findings(project) == {("ledger_missing", None), ("seal_missing", None)}
 
 
+def test_an_older_copy_of_the_ledger_is_a_finding(project, services):
+    sealed(services)
+    ledger = next(Path(project.environ["HOME"]).rglob("ledger.jsonl"))
+    older = ledger.read_bytes()
+    sealed(services, "r2")
+    services.supervisor.ask({"do": "stop"})
+    ledger.write_bytes(older)
+    (project.sdd / "runs/r2/seal.json").unlink()
+    (project.sdd / "svc/seals/r2.json").unlink()
+    done = bernstein(project, "replay", "r2", "--verify", "--json")
+    named = {each["reason"] for each in json.loads(done.stdout)["findings"]}
+    assert (done.returncode, named) == (1, {"ledger_missing", "seal_missing"})
+
+
 def test_steps_that_are_gone_are_told_to_everybody_who_asks(project, services):
     def step(number: int) -> Step:
         return Step(DIGEST, model="m", prompt=f"p{number}")

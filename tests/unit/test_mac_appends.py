@@ -10,6 +10,7 @@ from bernstein_formats.audit_log import AuditFields, AuditWalk, segment_lines
 from bernstein_formats.errors import (
     Broken,
     ChainBroken,
+    Conflict,
     InvalidInput,
     JournalError,
     RowMalformed,
@@ -115,6 +116,21 @@ def test_the_chain_runs_on_from_an_archive_and_over_empty_segments(store, signer
     live.unlink()
     (tmp_path / "audit/2026-03-02.jsonl").write_bytes(b"\n\n")
     log.append(event(2), "2026-03-03T10:00:00.000000Z", "two")
+    assert checked(store) == ["T-1", "T-2"]
+
+
+def test_a_day_that_was_packed_gets_no_second_file_that_would_hide_it(store, signer, tmp_path):
+    log = AuditLog(store, lambda: signer)
+    log.append(event(1), "2026-03-01T10:00:00.000000Z", "one")
+    live = tmp_path / "audit/2026-03-01.jsonl"
+    archive = tmp_path / "audit/archive/2026-03-01.jsonl.gz"
+    archive.parent.mkdir()
+    archive.write_bytes(gzip.compress(live.read_bytes()))
+    live.unlink()
+    with pytest.raises(Conflict, match=r"packed into .*2026-03-01\.jsonl\.gz.*unpack it"):
+        log.append(event(2), "2026-03-01T11:00:00.000000Z", "two")
+    assert not live.exists()
+    log.append(event(2), "2026-03-02T00:00:00.000000Z", "two")
     assert checked(store) == ["T-1", "T-2"]
 
 
