@@ -25,6 +25,12 @@ from bernstein_client.proxy import LaneWanted, ProxyClient
 from bernstein_client.recorder import Provider
 
 MITMPROXY, LITELLM = "mitmproxy==11.0.2", "litellm[proxy]==1.108.7"
+LITELLM_VARIABLES: Final = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOG": "ERROR",
+    # On loopback, in front of a scripted model.
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+}
 STARTING_SECONDS: Final = 60.0
 CHAT: Final = "/v1/chat/completions"
 MANY, SIDE_BY_SIDE = 100, 16
@@ -165,7 +171,7 @@ def listening(command: list[str]) -> Iterator[str]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    environ = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+    environ = {**os.environ, **LITELLM_VARIABLES}
     quiet = subprocess.DEVNULL
     process = subprocess.Popen([*command, str(port)], env=environ, stdout=quiet, stderr=quiet)
     try:
