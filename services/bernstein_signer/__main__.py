@@ -71,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     once_only.add_argument("--key-id", default="", help="the key's name in the receipt")
     once_only.add_argument("--key-name", default="", help="that name where --key-id is empty")
     once_only.add_argument("--seal-key", type=Path, metavar="PEM", help="who must have sealed")
-    once_only.add_argument("--wait-seconds", type=float, default=60.0, help="for the receipt")
+    # The command searches a long run for secrets first; the signer ends with it in any case.
+    once_only.add_argument("--wait-seconds", type=float, default=3600.0, help="for the receipt")
     return parser
 
 
