@@ -7,6 +7,8 @@ from typing import Any, Final, Self, TypeVar
 
 import click
 
+from bernstein_cli.completion import REPLAY_VERBS
+
 COMMAND: Final = "bernstein_cli.command"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,14 +38,21 @@ class AgentOptions:
 
 
 class CommandBehindDashes(click.Command):
-    """What stands behind `--` is a command of its own, kept in the context, not words of ours."""
+    """What stands behind RUN and `--` is a command of its own, kept in the context.
+
+    Behind a verb, `--` only ends the options, as everywhere.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[COMMAND] = tuple(args[at + 1 :])
-            args = args[:at]
-        return super().parse_args(ctx, args)
+        if "--" not in args:
+            return super().parse_args(ctx, args)
+        at = args.index("--")
+        left = super().parse_args(ctx, args[:at])
+        if ctx.params["words"][:1] in [(verb,) for verb in REPLAY_VERBS]:
+            ctx.params.clear()
+            return super().parse_args(ctx, args)
+        ctx.meta[COMMAND] = tuple(args[at + 1 :])
+        return left
 
 
 _NOTHING: Final = AgentOptions()

@@ -11,7 +11,7 @@ from bernstein_cli.step_options import VERBS
 from bernstein_formats.paths import is_run_id
 from bernstein_formats.run_choice import LATEST
 
-_VERBS: Final = ("list", "diff", "repair", "explain", "scan", *VERBS)
+REPLAY_VERBS: Final = ("list", "diff", "repair", "explain", "scan", *VERBS)
 
 
 def complete_runs(
@@ -26,7 +26,7 @@ def complete_replay(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The same, and the verbs of `replay`."""
-    verbs = [CompletionItem(verb) for verb in _VERBS if verb.startswith(incomplete)]
+    verbs = [CompletionItem(verb) for verb in REPLAY_VERBS if verb.startswith(incomplete)]
     return [*verbs, *complete_runs(ctx, param, incomplete)]
 
 
