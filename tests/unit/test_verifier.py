@@ -167,6 +167,26 @@ def test_a_folder_of_receipts_takes_every_json_file_for_one(good, tmp_path):
     assert receipts_in(str(good.parent)) == [str(good)]
 
 
+def test_what_cannot_be_read_in_a_folder_is_not_passed_over(verifier, good, tmp_path, monkeypatch):
+    flat = tmp_path / "flat"
+    (flat / "closed").mkdir(parents=True)
+    shutil.copy(good, flat / "a.json")
+    os.mkfifo(flat / "pipe.json")
+    look = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    names = [Path(path).name for path in receipts_in(str(flat))]
+    assert names == ["a.json", "closed", "pipe.json"]
+    found = answer(verifier("receipt", flat, "--json"))
+    assert [each["ok"] for each in found["receipts"]] == [True, False, False]
+    assert found["exit_code"] == 1
+
+
 def test_a_folder_without_receipts_is_malformed(verifier, tmp_path):
     done = verifier("receipt", tmp_path, "--json")
     assert (done[0], answer(done)["status"]) == (1, "malformed")

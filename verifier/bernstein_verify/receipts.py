@@ -79,14 +79,14 @@ def check_folder(folder: str, question: Question) -> Iterator[Checked]:
 def receipts_in(folder: str) -> list[str]:
     """Each run-receipt.json below the folder; and its own *.json, unless it is a run's folder.
 
-    Links are not followed. Whatever is called so counts, receipt or not: none is passed over.
+    Links are not followed. Whatever is called so counts, receipt or not, file or pipe, and so does
+    a folder that nobody can look into: none is passed over.
     """
-    found = [
-        os.path.join(parent, RECEIPT_FILE)  # noqa: PTH118 - as read_file
-        for parent, _, names in os.walk(folder)
-        if RECEIPT_FILE in names
-    ]
-    own = [entry for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+    found: list[str] = []
+    for parent, _, names in os.walk(folder, onerror=lambda error: found.append(error.filename)):
+        if RECEIPT_FILE in names:
+            found.append(os.path.join(parent, RECEIPT_FILE))  # noqa: PTH118 - as read_file
+    own = [entry for entry in os.scandir(folder) if not (entry.is_dir() or entry.is_symlink())]
     if not any(entry.name == RECEIPT_FILE for entry in own):
         found += [entry.path for entry in own if entry.name.endswith(".json")]
     return sorted(found)
