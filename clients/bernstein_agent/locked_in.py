@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 from bernstein_agent.sandbox import Place, sandbox_environ
 from bernstein_agent.surroundings import pinned_environ
 from bernstein_formats.agent_environment import Environment
-from bernstein_runtime.places import Places
+from bernstein_runtime.config import RecorderConfig, SignerConfig, load_table
+from bernstein_runtime.places import RECEIPT_KEY_PATH, Places, audit_key_path
+from bernstein_runtime.supervisor import PEER_AUDIT_KEY
 
 LANES: Final = "lanes"
 
@@ -31,7 +33,7 @@ class Surroundings:
             folder=folder or Path(recorded.folder),
             trees=((self.tree, Path(recorded.work_tree.folder)),),
             home=pair if pair and pair[0].is_dir() else None,
-            covered=tuple(self._covered(pair)),
+            covered=tuple(self._covered(pair, environ)),
             socket=self.places.socket(LANES) if base_url else None,
             port=urlsplit(base_url).port or 0,
         )
@@ -40,10 +42,25 @@ class Surroundings:
         """The agent's variables, but for those of its lane."""
         return sandbox_environ(pinned_environ(self.recorded, environ))
 
-    def _covered(self, home: tuple[Path, Path] | None) -> Sequence[Path]:
+    def _covered(
+        self, home: tuple[Path, Path] | None, environ: Mapping[str, str]
+    ) -> Sequence[Path]:
         places = self.places
         found = [places.sdd_dir, places.runtime_dir.parent, places.secrets_dir.parent]
+        found += key_files(places, environ)
         if home is not None:  # it is seen at another place, too
             inside = [each for each in found if each.is_relative_to(home[0])]
             found += [home[1] / each.relative_to(home[0]) for each in inside]
         return found
+
+
+def key_files(places: Places, environ: Mapping[str, str]) -> list[Path]:
+    """Every file with a key that configuration or variables name. Raises InvalidInput."""
+    signer = load_table(SignerConfig, "signer", places.state_dir, environ)
+    recorder = load_table(RecorderConfig, "recorder", places.state_dir, environ)
+    named = [signer.receipt_key_file, recorder.openai_key_file, recorder.anthropic_key_file]
+    named += [environ.get(each, "") for each in (RECEIPT_KEY_PATH, PEER_AUDIT_KEY)]
+    return [
+        audit_key_path(signer.audit_key_file, environ),
+        *(Path(each).absolute() for each in named if each),
+    ]

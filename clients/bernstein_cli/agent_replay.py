@@ -21,6 +21,7 @@ from bernstein_cli.agent_options import AgentOptions
 from bernstein_cli.agent_process import run_agent
 from bernstein_cli.agent_run import AgentVerdict, finish_run
 from bernstein_cli.output import remark
+from bernstein_cli.signing_key import without_key
 from bernstein_client.agent_rows import Event, create_run, recorded_lane, started_event
 from bernstein_client.agent_settings import for_command
 from bernstein_client.connection import Services
@@ -114,8 +115,9 @@ def _surroundings(
 def _run(
     command: Sequence[str], base: str, around: Surroundings | None, *, quiet: bool, alone: bool
 ) -> int:
+    given = without_key(os.environ)
     if around is None:
-        return run_agent(*for_command(command, base), quiet=quiet, alone=alone)
+        return run_agent(*for_command(command, base, given), quiet=quiet, alone=alone)
     sandbox = Sandbox(around.place(base, os.environ))
-    command, environ = for_command(command, base, around.environ(os.environ))
+    command, environ = for_command(command, base, around.environ(given))
     return run_agent(command, environ, sandbox, quiet=quiet, alone=alone)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import click
 
 from bernstein_runtime.config import SignerConfig, load_table
-from bernstein_runtime.places import Places
+from bernstein_runtime.places import RECEIPT_KEY_PATH, Places
 
-PATH_VARIABLE = "BERNSTEIN_RUN_RECEIPT_SIGNING_KEY_PATH"
+PATH_VARIABLE = RECEIPT_KEY_PATH
 NAME_VARIABLE = "BERNSTEIN_RUN_RECEIPT_SIGNING_ENV_VAR"
 KEY_ID_VARIABLE = "BERNSTEIN_RUN_RECEIPT_SIGNING_KID"
 

@@ -21,6 +21,8 @@ FOLDER = "bernstein-svc"
 TEMPORARY = Path("/tmp")  # noqa: S108 - its folder of ours is private and checked
 # 103 bytes for a socket's path (macOS has the fewest), less /bernstein-svc/<16>/once-<16>.sock
 ROOT_BYTES_MAX = 45
+# The variable that names the file of a key for receipts.
+RECEIPT_KEY_PATH = "BERNSTEIN_RUN_RECEIPT_SIGNING_KEY_PATH"
 _OTHER_RUNTIME = "set XDG_RUNTIME_DIR to another folder"
 
 

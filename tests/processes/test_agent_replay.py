@@ -94,6 +94,28 @@ def test_a_replay_has_the_recorded_files_and_no_way_out(desk: Desk, tmp_path: Pa
     assert unsafe.returncode == 10
 
 
+def test_no_key_of_its_user_is_in_an_agents_sight(desk: Desk, tmp_path: Path) -> None:
+    state = Path(desk.environ["HOME"]) / ".local" / "state" / "bernstein"
+    state.mkdir(parents=True, exist_ok=True)
+    keys = [state / "audit.key", *(Path(desk.folder, each) for each in ("receipt", "openai"))]
+    for key in keys:
+        key.write_text("key material")
+        key.chmod(0o600)
+    desk.environ |= {
+        "BERNSTEIN_RUN_RECEIPT_SIGNING_KEY_PATH": str(keys[1]),
+        "BERNSTEIN_SVC_RECORDER_OPENAI_KEY_FILE": str(keys[2]),
+        "BERNSTEIN_RUN_RECEIPT_SIGNING_ENV_VAR": "MY_KEY",
+        "MY_KEY": "key material",
+    }
+    command = ("--", "sh", "-c", 'cat "$@"; env', "sh", *map(str, keys))
+    recorded = desk.run("record", *command)
+    replayed = desk.run("replay", "latest", *command)
+
+    assert (recorded.returncode, replayed.returncode) == (0, 0), replayed.stderr
+    assert recorded.stdout.count("key material") == len(keys)
+    assert "key material" not in replayed.stdout
+
+
 def test_a_replay_elsewhere_sees_the_recorded_folder_and_home(desk: Desk, tmp_path: Path) -> None:
     run_id = desk.record()
     moved = tmp_path / "other" / "project"

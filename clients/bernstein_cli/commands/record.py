@@ -12,6 +12,7 @@ from bernstein_cli.agent_process import run_agent
 from bernstein_cli.agent_run import finish_run
 from bernstein_cli.output import document, remark
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.signing_key import without_key
 from bernstein_cli.tool_servers import tool_servers_option
 from bernstein_client.agent_rows import DEFAULT_LANE, create_run, started_event
 from bernstein_client.agent_settings import for_command
@@ -61,7 +62,9 @@ def record(
             event = store_environment(services, run_id, around, kept)
             services.journal.append_many(run_id, [event, started_event(lane, command)])
             base = proxy.open_lane(LaneWanted(run_id, lane, "", budget, providers))
-            exit_code = run_agent(*for_command(command, base), quiet=as_json)
+            exit_code = run_agent(
+                *for_command(command, base, without_key(os.environ)), quiet=as_json
+            )
             verdict = finish_run(services, [proxy.close_lane()], exit_code)
         except BernsteinError:
             services.journal.finish_run(run_id)  # nothing is left open
