@@ -4,8 +4,9 @@
 
 The agent sees this machine read-only; its home and the folders for temporary files can be written
 to, and nothing of it stays; the fresh work tree stands at its recorded path; sockets in `/run` are
-gone. Its network is a loopback device on which one port leads to the proxy's Unix socket. Before it
-starts it is put into a user namespace of its own, which has no right over any of this.
+gone. Its network is a loopback device on which one port leads to the proxy's Unix socket. It can
+signal no process of this machine, and none of its own outlives it. Before it starts it is put into
+a user namespace of its own, which has no right over any of this.
 
 A file of its own, standard library only: it starts in a moment, whatever is installed.
 Rules: docs/agents.md, section "Locked in".
@@ -18,14 +19,16 @@ import json
 import os
 import signal
 import socket
+import stat
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 # From <sys/mount.h>, <linux/mount.h>, <sched.h>, <linux/prctl.h> and <net/if.h>.
+_MS_NOSUID_NODEV_NOEXEC: Final = 0xE
 _MS_BIND: Final = 0x1000
 _MS_REC: Final = 0x4000
 _MS_PRIVATE: Final = 0x40000
@@ -33,6 +36,7 @@ _MOUNT_ATTR_RDONLY: Final = 1
 _AT_RECURSIVE: Final = 0x8000
 _AT_FDCWD: Final = -100
 _CLONE_NEWUSER: Final = 0x10000000
+_CLONE_NEWPID: Final = 0x20000000
 _SYS_MOUNT_SETATTR: Final = 442
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NO_NEW_PRIVS: Final = 38
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         lane = os.open(spec["socket"], os.O_PATH) if spec["socket"] else -1
         _wall_in(spec)
         os.chdir(spec["folder"])
-        return asyncio.run(_run(arguments[1:], lane, spec["port"], status))
+        return _alone(lambda: asyncio.run(_run(arguments[1:], lane, spec["port"], status)), status)
     except OSError as error:
         with suppress(ValueError):  # it is closed once the agent runs
             status.write(": ".join(filter(None, (error.filename, error.strerror))))
@@ -83,12 +87,23 @@ def _wall_in(spec: Mapping[str, Any]) -> None:
         _mount(source, target, "", _MS_BIND)
         _set_read_only(target, is_set=False)
     for path in (*spec["covered"], _EMPTY, "/dev/shm"):  # noqa: S108 - a device of each machine
-        if os.path.isdir(path):  # noqa: PTH112 - a text
-            _mount("tmpfs", path, "tmpfs", 0, "mode=1777" if path == "/dev/shm" else "mode=755")  # noqa: S108
+        _cover(path)
     for path, source in kept.items():
         os.makedirs(path, exist_ok=True)  # noqa: PTH103 - a text
         _mount(source, path, "", _MS_BIND)
     _bring_loopback_up()
+
+
+def _cover(path: str) -> None:
+    """Show an empty folder, or an empty file, in the place of what is there."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a text
+    except OSError:
+        return  # the agent is this user, and cannot see it either
+    if stat.S_ISDIR(mode):
+        _mount("tmpfs", path, "tmpfs", 0, "mode=1777" if path == "/dev/shm" else "mode=755")  # noqa: S108
+    else:
+        _mount("/dev/null", path, "", _MS_BIND)
 
 
 class _Layers:
@@ -178,6 +193,38 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
+# --- processes ------------------------------------------------------------------------------------
+
+
+def _alone(run: Callable[[], int], status: Any) -> int:
+    """Run it as the first process of a namespace, whose end is that of all others in it."""
+    if _LIBC.unshare(_CLONE_NEWPID):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "process namespace")
+    # Until there is somebody to handle it: a first process would not notice.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    first = os.fork()
+    if not first:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        with suppress(OSError):  # some containers forbid it: then it sees the others' numbers
+            _mount("proc", "/proc", "proc", _MS_NOSUID_NODEV_NOEXEC)
+        return run()
+    status.close()
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGTERM))
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+    return 128 - code if code < 0 else code
+
+
+def _bury(agent: int) -> None:
+    """Take leave of processes whose parents left them; the agent itself is somebody else's."""
+    with suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid == agent:
+                return
+            os.waitpid(ended.si_pid, 0)
+
+
 # --- the agent ------------------------------------------------------------------------------------
 
 
@@ -185,6 +232,7 @@ async def _run(command: Sequence[str], lane: int, port: int, status: Any) -> int
     loop = asyncio.get_running_loop()
     is_told_to_end = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, is_told_to_end.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     # A terminal sends it to the agent, too, which decides what it means.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     server = None
@@ -194,6 +242,7 @@ async def _run(command: Sequence[str], lane: int, port: int, status: Any) -> int
         process = await asyncio.create_subprocess_exec(*command, preexec_fn=_lose_all_rights)
     except OSError as error:
         raise OSError(0, f"cannot run {command[0]!r}: {error.strerror}") from error
+    loop.add_signal_handler(signal.SIGCHLD, _bury, process.pid)
     status.write("ok")
     status.close()
     code = await _code_of(process, is_told_to_end)

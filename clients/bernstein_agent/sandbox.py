@@ -26,6 +26,7 @@ _NAMESPACES: Final = (
     ("unshare", "--user", "--map-current-user", "--keep-caps", "--net", "--mount", "--"),
 )
 _TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108 - they are shown, not used
+_UNIX_SOCKETS: Final = Path("/proc/net/unix")
 _READY: Final = b"ok"
 CANNOT_RUN: Final = b"cannot run "
 # What would lead around the walls, or to somebody who is not there.
@@ -42,7 +43,7 @@ class Place:
     """What an agent finds: `trees` and `home` are pairs of where a folder is and where it is seen.
 
     `port` of its loopback device leads to `socket`; without a socket it has no network at all.
-    `covered` folders are empty.
+    `covered` folders and files are empty.
     """
 
     folder: Path
@@ -142,12 +143,22 @@ def _spec(place: Place, status: int) -> str:
         "port": place.port,
         "scratch": scratch,
         "trees": [[str(source), str(target)] for source, target in place.trees],
-        "covered": [str(each) for each in place.covered],
+        "covered": [*map(str, place.covered), *_sockets(place)],
         "kept": [each for each in _programs() if each.startswith("/run/") and Path(each).is_dir()],
         "folder": str(place.folder),
         "status_fd": status,
     }
     return spelled(members)
+
+
+def _sockets(place: Place) -> list[str]:
+    """Where somebody listens now; those below folders that are laid over answer nobody anyway."""
+    laid_over = [*_TEMPORARY, "/run"]
+    if place.home is not None and place.home[0] == place.home[1]:
+        laid_over.append(str(place.home[0]))
+    lines = _UNIX_SOCKETS.read_text(errors="surrogateescape").splitlines()
+    paths = {os.path.realpath(each.split(None, 7)[7]) for each in lines if " /" in each}
+    return sorted(each for each in paths if not any(map(Path(each).is_relative_to, laid_over)))
 
 
 def _programs() -> list[str]:

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +59,9 @@ def place(tmp_path: Path) -> Place:
     )
 
 
-def run(place: Place, *command: str) -> subprocess.CompletedProcess[str]:
+def run(
+    place: Place, *command: str, pass_fds: tuple[int, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     locked = Sandbox(place)
     process = subprocess.Popen(
         locked.command(command),
@@ -135,6 +138,32 @@ def test_it_has_no_right_to_change_its_walls(place: Place) -> None:
     )
     said = run(place, "sh", "-c", script).stdout.splitlines()
     assert (said[0], said.count("open"), said.count("walls")) == (str(os.getuid()), 0, 1)
+
+
+def test_a_listener_outside_of_the_usual_folders_does_not_answer(place: Place) -> None:
+    with tempfile.TemporaryDirectory(dir=sys.prefix) as folder:
+        path = f"{folder}/listener"
+        with answering(socket.AF_UNIX, path):
+            assert run(place, *talk_to("AF_UNIX", path)).stdout.strip() == "no way"
+
+
+def test_it_signals_nobody_outside_and_what_it_left_running_ends_with_it(place: Place) -> None:
+    with subprocess.Popen(["sleep", "60"]) as victim:
+        script = f"kill -9 {victim.pid} && echo killed; kill -9 $PPID; setsid sleep 61 & echo left"
+        said = run(place, "sh", "-c", script).stdout  # its end is that of whoever could write
+        assert victim.poll() is None
+        victim.kill()
+    assert said.splitlines()[-1] == "left"
+    assert "killed" not in said
+
+
+def test_who_lost_its_parent_is_buried(place: Place) -> None:
+    script = (
+        "pid=$(sh -c 'sleep 0.1 >&- & echo $!')"
+        '; for i in $(seq 100); do kill -0 "$pid" || break; sleep 0.1; done'
+        '; kill -0 "$pid" 2>&- || echo gone'
+    )
+    assert run(place, "sh", "-c", script).stdout.splitlines()[-1] == "gone"
 
 
 def test_its_exit_code_and_signals_pass_the_wall(place: Place) -> None:
