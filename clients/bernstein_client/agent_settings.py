@@ -16,6 +16,7 @@ from bernstein_formats.canonical import JsonValue, spelled
 LANE_VARIABLE: Final = "BERNSTEIN_LANE"
 DUMMY_KEY: Final = "recorded-by-bernstein"
 LOOPBACK: Final = "127.0.0.1"
+CODEX_PROVIDER: Final = "rec"
 _CLAUDE: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     # Their ends come in an order that no replay repeats.
@@ -56,14 +57,26 @@ def _claude(base: str) -> Settings:
     return Settings({**_anthropic(base).variables, **_CLAUDE})
 
 
+def codex_provider(base: str) -> dict[str, JsonValue]:
+    """Members of the table `model_providers.rec` of its configuration, whatever form it is in."""
+    return {
+        "name": CODEX_PROVIDER,
+        "base_url": f"{base}/openai/v1",
+        "wire_api": "responses",
+        "request_max_retries": 0,
+        "stream_max_retries": 0,
+    }
+
+
 def _codex(base: str) -> Settings:
-    provider = (
-        f'model_providers.rec={{name="rec",base_url="{base}/openai/v1",env_key="OPENAI_API_KEY",'
-        'wire_api="responses",request_max_retries=0,stream_max_retries=0}'
-    )
+    members: dict[str, JsonValue] = {**codex_provider(base), "env_key": "OPENAI_API_KEY"}
+    table = ",".join(f"{name}={spelled(value)}" for name, value in members.items())
     return Settings(
         {"OPENAI_API_KEY": DUMMY_KEY},
-        ("-c", "model_provider=rec", "-c", provider),
+        (
+            *("-c", f"model_provider={CODEX_PROVIDER}"),
+            *("-c", f"model_providers.{CODEX_PROVIDER}={{{table}}}"),
+        ),
         ("codex ignores OPENAI_BASE_URL, so that it needs these arguments",),
     )
 

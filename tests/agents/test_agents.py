@@ -23,6 +23,7 @@ QUICK = ("claude-code", "codex")
 RUN_SECONDS = 180
 BLOCK = re.compile(r"```bash\n(.*?)```", re.DOTALL)
 TASK_FILE = "greeting.txt"
+SETTINGS = {"claude-code": ".claude/settings.json", "codex": ".codex/config.toml"}
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,37 @@ def test_the_lines_of_its_page_record_an_agent_and_replay_it_without_the_provide
     assert "reached the recorded head" in told
     keys = [headers.get("Authorization", "") for _, headers, _ in provider.asked]
     assert not any("recorded-by-bernstein" in key for key in keys)
+
+
+@pytest.mark.parametrize("agent", AGENTS[:2], ids=QUICK, indirect=True)
+def test_an_agent_that_gets_none_of_our_variables_goes_through_the_lane_of_its_settings_file(
+    agent: Agent, project: Any
+) -> None:
+    desk = Desk(project, agent)
+    own = Path(project.environ["HOME"], SETTINGS[agent.page])
+    command = lines_of(agent)[-1].removeprefix("bernstein replay latest -- ")
+    client = command.split()[0]
+    # A peer that filters variables, and has no key to pass on.
+    bare = f'env -i PATH="$PATH" HOME="$HOME" {command}'
+    opening = f"bernstein agent env {client} --peer"
+    ending = "bernstein agent end latest"
+    with ProviderServer(editing(desk.file, "world", "everybody"), os.urandom(4).hex()) as provider:
+        addresses = {"ANTHROPIC_BASE_URL": provider.url, "OPENAI_BASE_URL": f"{provider.url}/v1"}
+        desk.run([opening], {**addresses, "ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"})
+        desk.run([bare], {})
+        told = desk.run([ending], {})
+    asked = len(provider.asked)
+    edited = desk.file.read_text()
+    desk.file.write_text("hello world\n")
+    run_id = told.split("run ")[-1].split()[0]
+    desk.run([f"{opening} --replay {run_id}", bare], {})
+    replayed = desk.run([f"{ending} --require-complete"], {})
+
+    assert edited == desk.file.read_text() == "hello everybody\n"
+    assert f"recorded {asked}, cut 0" in told
+    assert f"hits {asked}, misses 0, left 0, cut 0" in replayed
+    assert "reached the recorded head" in replayed
+    assert not own.exists()
 
 
 def test_each_agent_has_its_page_and_each_page_is_tested() -> None:

@@ -526,3 +526,35 @@ def test_settings_of_a_client_can_be_sourced(desk: Desk) -> None:
     assert closed.returncode == 11
     assert "never asked for: request 1" in closed.stderr
     assert desk.run("agent", "end", run_id).returncode == 1
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_an_agents_own_settings_lead_to_a_lane_until_its_end(
+    desk: Desk, client: str, tmp_path: Path
+) -> None:
+    opened = desk.run("agent", "env", client, "--peer", "--json")
+    told = json.loads(opened.stdout)
+    own = Path(told["settings_file"])
+    within = own.read_text()
+    second = desk.run("agent", "env", client, "--peer")
+    (desk.project.sdd / "runs").rename(tmp_path / "runs")
+    lost = desk.run("agent", "end", told["run_id"])
+    (tmp_path / "runs").rename(desk.project.sdd / "runs")
+    ended = desk.run("agent", "end", told["run_id"])
+
+    assert opened.returncode == 0
+    assert f"for every {client} of this user" in opened.stderr
+    assert own.is_relative_to(desk.project.environ["HOME"])
+    assert told["base_url"] in within
+    assert (second.returncode, second.stdout) == (1, "")
+    assert f"bernstein agent end {told['run_id']}" in second.stderr
+    assert lost.returncode == 1
+    assert f"{own} is removed again" in lost.stderr
+    assert ended.returncode == 0
+    assert not own.exists()
+
+
+def test_a_client_without_settings_for_a_lane_is_refused_with_what_to_do(desk: Desk) -> None:
+    refused = desk.run("agent", "env", "openai", "--peer")
+    assert (refused.returncode, refused.stderr.count("[INVALID_INPUT]")) == (1, 1)
+    assert "bernstein agent env openai" in refused.stderr

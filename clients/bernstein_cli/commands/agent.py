@@ -1,5 +1,6 @@
 """`bernstein agent`: lanes for agents that somebody else starts."""
 
+import os
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from bernstein_cli.agent_run import finish_run
 from bernstein_cli.commands.agent_mcp import mcp
 from bernstein_cli.output import document, remark, say
+from bernstein_cli.peer_settings import PeerSettings, take_back_all
 from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
 from bernstein_cli.tool_servers import tool_servers_option
 from bernstein_client.agent_rows import create_run, started_event
@@ -37,12 +39,16 @@ agent.add_command(mcp)
 @click.option(
     "--budget", default=0, type=click.IntRange(min=0), help="The most model calls; 0: no limit."
 )
+@click.option(
+    "--peer", is_flag=True, help="Put the lane into the user's settings file of claude or codex."
+)
 @tool_servers_option
 @json_option
 @sdd_dir_option
 def env(
     *,
     client: str,
+    peer: bool,
     run_id: str,
     replay_run_id: str,
     lane: str,
@@ -53,8 +59,13 @@ def env(
 ) -> int:
     """Open a lane and print the settings that send CLIENT through it, ready to be sourced.
 
-    The lane stays open until `bernstein agent end RUN`, or a day without a call.
+    The lane stays open until `bernstein agent end RUN`, or a day without a call. With --peer, for
+    agents whose starter filters their variables, every session of this user goes through the lane
+    until then.
     """
+    own = PeerSettings(client, os.environ) if peer else None
+    if own:
+        own.check()
     require_folder(sdd_dir)
     providers = () if replay_run_id else (*all_providers(), *tool_servers)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
@@ -65,6 +76,8 @@ def env(
         services.journal.append_many(run_id, [started_event(lane, client=client)])
         wanted = LaneWanted(run_id, lane, replay_run_id, budget, providers)
         base_url = proxy.open_lane(wanted, hold=False)
+    if own:
+        own.redirect(run_id, base_url)
     settings = CLIENTS[client](base_url).with_lane(base_url)
     if as_json:
         document(
@@ -75,11 +88,14 @@ def env(
                 "variables": dict(settings.variables),
                 "arguments": list(settings.arguments),
                 "notes": list(settings.notes),
+                "settings_file": str(own.path) if own else None,
             }
         )
-        return 0
-    for line in settings.lines():
-        say(line)
+    elif not own:
+        for line in settings.lines():
+            say(line)
+    if own:
+        remark(f"{own.path} leads to the lane, for every {client} of this user, until agent end")
     remark(f"run {run_id}; when the agent is done: bernstein agent end {run_id}")
     return 0
 
@@ -92,15 +108,23 @@ def env(
 @json_option
 @sdd_dir_option
 def end(*, run_id: str, require_complete: bool, as_json: bool, sdd_dir: Path) -> int:
-    """End all lanes of RUN, seal it and give the account.
+    """End all lanes of RUN, seal it and give the account; undo what --peer wrote first.
 
-    Exit codes: 0 clean, 1 something was not recorded, 10 miss, 11 incomplete.
+    The settings files are put back even if there is no such run any more. Exit codes: 0
+    clean, 1 something was not recorded, 10 miss, 11 incomplete.
     """
+    _take_back(run_id)
     require_folder(sdd_dir)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         run_id = services.journal.get_run(run_id).run_id
+        _take_back(run_id)
         verdict = finish_run(services, proxy.close_run(run_id))
     verdict.say()
     if as_json:
         document(verdict.document())
     return verdict.exit_code(require_complete=require_complete)
+
+
+def _take_back(run_id: str) -> None:
+    for told in take_back_all(run_id, os.environ):
+        remark(told)
