@@ -233,6 +233,31 @@ def test_a_broken_link_ends_the_replay_with_its_name(replayed, more, kind, contr
     assert "teapots" not in caught.value.message
 
 
+def test_a_replay_of_a_turn_that_went_on_after_a_failed_tool_says_so():
+    def going_on(turn):
+        def node(node):
+            try:
+                node.tool("find", {"order": 1}, lambda order: {}[order])
+            except KeyError:
+                node.write("notes", "not there")
+
+        turn.step({"n": node})
+
+    with pytest.raises(errors.ReplayDivergenceError, match="after a tool or a model call failed"):
+        replay_turn(taken(going_on), going_on, replaying())
+
+
+def test_a_failure_that_a_tool_returns_as_a_value_is_replayed():
+    def going_on(turn):
+        def node(node):
+            found = node.tool("find", {"order": 1}, lambda order: {"failed": "not there"})
+            node.write("notes", found["failed"])
+
+        turn.step({"n": node})
+
+    assert replay_turn(taken(going_on), going_on, replaying()).ok
+
+
 def test_another_version_is_told_before_anything_runs():
     row = replace(taken(), version="2")
     with pytest.raises(errors.ReplayDivergenceError, match="version at turn") as caught:
