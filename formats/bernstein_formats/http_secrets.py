@@ -1,4 +1,4 @@
-"""Secrets in bodies, known by their shape: replaced in requests, found in answers.
+"""Secrets in what is said, known by their shape: replaced in requests, found in answers.
 
 In a request each becomes `<secret:KIND:HMAC12>`, with a key that only the recording's owner has, so
 that equal ones stay equal and nobody can test guesses. An answer is never rewritten: it would no
@@ -8,6 +8,7 @@ longer be what the agent saw. Rules: docs/formats/llm-http.md, section 7.
 import hashlib
 import hmac
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -32,13 +33,26 @@ class Redactor:
         self.key_id = self._mac(b"key-id")[:_KEY_ID_CHARACTERS]
 
     def redacted(self, request: HttpRequest) -> HttpRequest:
-        """A request without the secrets in its body, and how many of each kind there were."""
-        body, counts = request.body, dict[str, int]()
-        for shape in _near(body):
-            body, count = shape.pattern.subn(partial(self._token, shape.kind.encode()), body)
+        """A request without the secrets in body and address, and how many of each kind it had."""
+        counts = Counter[str]()
+        return replace(
+            request,
+            body=self._replaced(request.body, counts),
+            path=self._in_text(request.path, counts),
+            query=tuple((name, self._in_text(text, counts)) for name, text in request.query),
+            redacted=counts,
+        )
+
+    def _in_text(self, text: str, counts: Counter[str]) -> str:
+        said = text.encode("utf-8", "surrogatepass")
+        return self._replaced(said, counts).decode("utf-8", "surrogatepass")
+
+    def _replaced(self, said: bytes, counts: Counter[str]) -> bytes:
+        for shape in _near(said):
+            said, count = shape.pattern.subn(partial(self._token, shape.kind.encode()), said)
             if count:
-                counts[f"{REDACT}{shape.kind}"] = count
-        return replace(request, body=body, redacted=counts)
+                counts[f"{REDACT}{shape.kind}"] += count
+        return said
 
     def _token(self, kind: bytes, found: re.Match[bytes]) -> bytes:
         tag = self._mac(kind + b"\0" + found[1])[:_TAG_CHARACTERS]

@@ -445,6 +445,25 @@ def test_a_secret_in_a_request_reaches_the_provider_and_no_file_and_matches_all_
     assert services.journal.verify_run(recording.run_id).is_clean
 
 
+def test_a_secret_in_an_address_reaches_the_provider_and_no_file(
+    services: Services, provider: Scripted, project: Any
+) -> None:
+    addresses = (f"{CHAT}?session={TOKEN}", f"/openai/v1/models/{TOKEN}")
+    with lane(services, provider) as recording:
+        for address in addresses:
+            recording.ask(address, chat("nothing"))
+    services.journal.finish_run(recording.run_id)
+    with lane(services, replay=recording.run_id) as replaying:
+        for address in addresses:
+            replaying.ask(address, chat("nothing"))
+    explained = bernstein(project, "replay", "explain", recording.run_id)
+
+    assert TOKEN.encode() not in written(project.folder)
+    assert "<secret:github-token:" in recording.exchanges[1].path
+    assert (replaying.account.served, replaying.account.misses) == (2, 0)
+    assert explained.returncode == 0, explained.stdout
+
+
 def test_without_the_key_of_its_owner_redacted_requests_are_not_replayed(
     services: Services, provider: Scripted, project: Any
 ) -> None:
