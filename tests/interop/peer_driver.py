@@ -171,7 +171,10 @@ def spine(run_id: str, *, root: str, key: str, entries: list[Node]) -> Node:
     written = module.LineageSpine(Path(root), run_id=run_id, hmac_key=key.encode())
     for entry in entries:
         written.record(**{**entry, "content": entry["content"].encode()})
-    verdict = written.verify()
+    try:
+        verdict = written.verify()
+    except UnicodeDecodeError:  # it does not expect bytes that are no text
+        return {"status": "unreadable"}
     return {
         "status": verdict.status.value,
         "count": verdict.count,
