@@ -83,13 +83,17 @@ def _is_known(place: HttpRequest) -> bool:
 
 
 async def read_request(request: web.Request, asked: Asked) -> HttpRequest:
-    """The whole request. Raises Refused for one that is too large."""
+    """The whole request. Raises Refused for one that is too large or cannot be opened."""
     try:
         body = await request.read()
     except web.HTTPRequestEntityTooLarge:
         text = f"LIMIT_EXCEEDED: a request of more than {BODY_BYTES_MAX} bytes is not taken"
         response = error_response(413, asked.protocol, text, "LIMIT_EXCEEDED")
         raise Refused(text, "LIMIT_EXCEEDED", response) from None
+    except web.RequestPayloadError as error:
+        text = "INVALID_INPUT: the request's body is not what its Content-Encoding says"
+        response = error_response(400, asked.protocol, text, "INVALID_INPUT")
+        raise Refused(text, "INVALID_INPUT", response) from error
     return HttpRequest(
         method=request.method,
         path=asked.path,

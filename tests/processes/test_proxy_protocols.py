@@ -618,3 +618,14 @@ def test_a_request_that_its_client_compressed_is_opened_once_and_keyed_by_what_i
     (_, _, headers) = provider.asked[0]
     assert (provider.bodies, "content-encoding" in headers) == ([plain], False)
     assert (replaying.account.served, replaying.account.misses) == (1, 0)
+
+
+def test_a_request_that_cannot_be_opened_is_refused_and_counted(
+    services: Services, provider: Scripted
+) -> None:
+    with lane(services, provider) as recording:
+        status, headers, body = recording.ask(CHAT, b"hello", **{"Content-Encoding": "gzip"})
+
+    assert (status, headers["x-should-retry"], b"INVALID_INPUT" in body) == (400, "false", True)
+    assert (recording.account.refused, recording.account.recorded) == (1, 0)
+    assert provider.bodies == []
