@@ -17,9 +17,12 @@ from bernstein_cli.agent_replay import find_agent, replay_agent
 from bernstein_cli.agent_run import AgentVerdict
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.table import table_lines
+from bernstein_client.agent_rows import AGENT_RUN
 from bernstein_client.connection import Services
+from bernstein_formats.canonical import parse_json
 from bernstein_formats.errors import BernsteinError, InvalidInput, ReplayRecordingMissingError
-from bernstein_formats.paths import RUNS_FOLDER, check_run_id, llm_http_path
+from bernstein_formats.paths import RUNS_FOLDER, check_run_id, llm_http_path, metadata_path
+from bernstein_runtime.regular_file import read_regular
 
 # The worst first: what comes before decides the exit code of all.
 _SEVERITY: Final = (
@@ -108,15 +111,23 @@ def _recorded_below(folder: Path) -> list[Path]:
     """The folders of recorded agents: below a state folder, or below any other."""
     runs = folder / RUNS_FOLDER
     below = runs if runs.is_dir() else folder
-    name = Path(llm_http_path("any")).name
-    found = [
-        each for each in sorted(below.iterdir()) if (each / name).is_file() and not _is_replay(each)
-    ]
+    found = [each for each in sorted(below.iterdir()) if _had_agent(each) and not _is_replay(each)]
     if not found:
         raise InvalidInput(f"no run below {below} has a recorded agent", path=below)
     for each in found:
         check_run_id(each.name)
     return found
+
+
+def _had_agent(run: Path) -> bool:
+    """Whether an agent was recorded there, also when its recording is gone by now."""
+    if (run / Path(llm_http_path("any")).name).is_file():
+        return True
+    try:
+        metadata = parse_json(read_regular(run / Path(metadata_path("any")).name))
+    except (OSError, InvalidInput):
+        return False
+    return isinstance(metadata, dict) and metadata.get("kind") == AGENT_RUN
 
 
 def _is_replay(run: Path) -> bool:

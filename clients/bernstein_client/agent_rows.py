@@ -15,6 +15,8 @@ Event = tuple[str, Mapping[str, JsonValue]]
 DEFAULT_LANE: Final = "agent"
 STARTED: Final = "agent_started"
 RECORDING: Final = "llm_http_recording"
+# What metadata.json says of such a run.
+AGENT_RUN: Final = "agent"
 
 
 def create_run(services: Services, replay_run_id: str, now: float) -> str:
@@ -34,7 +36,7 @@ def create_run(services: Services, replay_run_id: str, now: float) -> str:
             "allow_live_miss": False,
         }
         replay = spelled(members).encode()
-    metadata = spelled({"started_at": now, "kind": "agent"}).encode()
+    metadata = spelled({"started_at": now, "kind": AGENT_RUN}).encode()
     return services.journal.create_run(metadata=metadata, replay=replay)
 
 

@@ -180,6 +180,19 @@ def test_a_set_of_recorded_agents_is_a_gate(desk: Desk) -> None:
     assert desk.run("replay", "--all", ".", "run").returncode == 2
 
 
+def test_a_recording_that_is_gone_does_not_pass_the_gate(desk: Desk) -> None:
+    clean, lost = desk.record(), desk.record("what is new?")
+    (desk.runs / lost / "llm_http.jsonl").unlink()
+
+    gate = desk.run("replay", "--all", ".sdd", "--json")
+
+    found = json.loads(gate.stdout)["runs"]
+    verdicts = {each["recorded_run_id"]: each["verdict"] for each in found}
+    assert gate.returncode == 12
+    assert verdicts[lost] == "RECORDING_MISSING"
+    assert clean in verdicts
+
+
 def test_an_empty_set_and_misplaced_options_are_refused(desk: Desk) -> None:
     empty = desk.run("replay", "--all", ".")
     misplaced = desk.run("replay", "latest", "--require-complete")
