@@ -55,7 +55,9 @@ def scan_run(run_id: str, sdd_dir: Path, *, as_json: bool) -> int:
                 "nothing was searched: the scanner is not installed: pip install"
                 " 'bernstein-services[secrets]'"
             )
-        found = list(_found(services, run_id, exchanges, scanner))
+        rest = {_JOURNAL: list(services.journal.read_journal(run_id))}
+        searched = _found(services, run_id, exchanges, scanner, rest)
+        found = [*_quarantined(exchanges), *searched]
     if as_json:
         document({"run_id": run_id, "searched": len(exchanges), "found": _told(found)})
     else:
@@ -67,7 +69,10 @@ def scan_run(run_id: str, sdd_dir: Path, *, as_json: bool) -> int:
 
 
 def refuse_recorded_secrets(services: Services, run_id: str) -> None:
-    """Raise Conflict if the run has a recording that holds what looks like a secret."""
+    """Raise Conflict if the run has a recording that holds what looks like a secret.
+
+    Its journal is searched by `refuse_secrets`, with a recording or without.
+    """
     try:
         exchanges, _ = services.exchanges.read(run_id)
     except ReplayRecordingMissingError:
@@ -75,7 +80,7 @@ def refuse_recorded_secrets(services: Services, run_id: str) -> None:
     scanner = find_scanner()
     found = list(_quarantined(exchanges))
     if scanner is not None:
-        found += _found(services, run_id, exchanges, scanner)
+        found += _found(services, run_id, exchanges, scanner, {})
     if found:
         places = "; ".join(each.text() for each in found[:_SHOWN_MAX])
         more = f"; and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
@@ -107,10 +112,14 @@ def _quarantined(exchanges: list[Exchange]) -> Iterator[FoundSecret]:
 
 
 def _found(
-    services: Services, run_id: str, exchanges: list[Exchange], scanner: Path
+    services: Services,
+    run_id: str,
+    exchanges: list[Exchange],
+    scanner: Path,
+    rest: dict[str, list[bytes]],
 ) -> Iterator[FoundSecret]:
-    yield from _quarantined(exchanges)
-    batch: dict[str, list[bytes]] = {_JOURNAL: list(services.journal.read_journal(run_id))}
+    """What the scanner finds in the recording, and in `rest`."""
+    batch = {**rest}
     batch |= {part: [text] for part, text in _surroundings(services, run_id)}
     size = 0
     for number, exchange in enumerate(exchanges):

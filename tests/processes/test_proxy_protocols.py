@@ -516,6 +516,7 @@ def test_an_answer_that_holds_a_secret_is_replayed_as_it_was_and_kept_apart(
     ]
     assert (signed.returncode, allowed.returncode) == (1, 0)
     assert "so it is not made public" in signed.stderr
+    assert signed.stderr.count("quarantine, line 1") == 1
 
 
 def test_a_scan_finds_what_no_rule_of_ours_knows_and_a_clean_recording_is_clean(

@@ -134,6 +134,7 @@ def test_a_thread_that_only_waits_is_not_told():
         begun.wait()
     stop.set()
     thread.join()
+    assert begun.is_set()
 
 
 def test_a_thread_that_was_busy_before_goes_about_its_own():
@@ -149,13 +150,14 @@ def test_a_thread_that_was_busy_before_goes_about_its_own():
         before = rounds[0]
         while rounds[0] < before + 2:
             pass
+        return rounds[0]
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    wait_for_a_round()
+    before = wait_for_a_round()
     try:
         with forbid_ambient():
-            wait_for_a_round()
+            assert wait_for_a_round() > before
     finally:
         going.clear()
         thread.join()

@@ -294,7 +294,7 @@ def test_names_that_a_tools_author_or_a_model_chose_are_no_identity():
     called = {"type": "tool_use", "id": "x", "input": {"user_id": "7"}}
     parsed = {"type": "function", "id": "y", "function": {"name": "f", "arguments": {"ts": 1}}}
     messages = ({"role": "assistant", "content": [called]}, {"tool_calls": [parsed]})
-    compute_fingerprint(key(tools=(tool,), messages=messages))
+    assert compute_fingerprint(key(tools=(tool,), messages=messages)) != compute_fingerprint(key())
 
 
 @pytest.mark.parametrize(

@@ -145,27 +145,15 @@ def _of_run(
     re_derive: bool,
 ) -> int:
     try:
-        return _answer(asked, run_id, limit, from_step, verify=verify, re_derive=re_derive)
+        if verify:
+            return replay_answers.verify(asked, run_id)
+        if re_derive:
+            return replay_answers.rederive(asked, run_id)
+        if from_step is not None:
+            return replay_answers.rebuild(asked, run_id, from_step)
+        return replay_answers.show(asked, run_id, limit)
     except RunNotFound as error:
         return replay_answers.not_found(asked, run_id, error)
-
-
-def _answer(
-    asked: Asked,
-    run_id: str,
-    limit: int | None,
-    from_step: int | None,
-    *,
-    verify: bool,
-    re_derive: bool,
-) -> int:
-    if verify:
-        return replay_answers.verify(asked, run_id)
-    if re_derive:
-        return replay_answers.rederive(asked, run_id)
-    if from_step is not None:
-        return replay_answers.rebuild(asked, run_id, from_step)
-    return replay_answers.show(asked, run_id, limit)
 
 
 def _of_agents(
