@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.suspended import suspend
 
 from bernstein_client.connection import Services
 from bernstein_formats.errors import DiskFull, InvalidInput, StoreFailed, Unavailable
@@ -266,7 +267,7 @@ def test_services_that_cannot_be_reached_are_named_at_once(
     with replace(project, environ=environ).services() as others:
         others.journal.create_run()
         supervisor = supervisor_pid(others)
-        os.kill(supervisor, signal.SIGSTOP)
+        suspend(supervisor)
         hidden = Path(other_runtime, "x").rename(Path(other_runtime, "hidden"))
         began = time.monotonic()
         for ask in (
@@ -299,7 +300,7 @@ def test_services_of_a_removed_state_folder_end_by_themselves(services: Services
     services.journal.create_run()
     journal = running(services)["journal"]
     supervisor = supervisor_pid(services)
-    os.kill(supervisor, signal.SIGSTOP)
+    suspend(supervisor)
     shutil.rmtree(project.sdd)
 
     wait_until(lambda: state_of(journal) in "ZX")
@@ -357,7 +358,7 @@ def test_all_that_is_made_is_private(services: Services) -> None:
 def test_a_service_that_was_suspended_is_named_with_advice(services: Services, project) -> None:
     services.journal.create_run()
     journal = running(services)["journal"]
-    os.kill(journal, signal.SIGSTOP)
+    suspend(journal)
     try:
         with project.services() as others, pytest.raises(Unavailable, match=f"-CONT {journal}"):
             others.journal.list_runs()

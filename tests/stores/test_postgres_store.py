@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from tests.postgres_server import OWNER, SERVICE, PostgresServer, open_store
+from tests.suspended import suspend
 
 from bernstein_formats.errors import (
     Conflict,
@@ -361,7 +362,7 @@ def test_a_server_that_freezes_is_left_for_another_connection(
     )
     began = time.monotonic()
     for (pid,) in frozen:
-        os.kill(pid, signal.SIGSTOP)
+        suspend(pid)
     try:
         log.append(b"one\n", [Mark("a", 4, "1")])
     finally:
