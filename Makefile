@@ -1,5 +1,5 @@
 # The commands of a working day, and nothing else. `make demo` and `make test` need no set-up.
-.PHONY: sync demo docs protos check quick test test-agents test-long verifier fuzz bench
+.PHONY: sync demo docs protos check quick test test-again test-agents test-long verifier fuzz bench
 SHELL := /bin/bash
 # uv from the machine, else the one that deploy/get-uv put beside us.
 UV = $(shell command -v uv || echo .venv-uv/bin/uv)
@@ -41,6 +41,10 @@ quick: sync
 
 test: check
 	$(RUN) pytest -q -n $(WORKERS)
+
+# Those that failed, one after another.
+test-again: sync
+	$(RUN) pytest -q --last-failed --last-failed-no-failures none --exitfirst
 
 test-long: sync
 	BERNSTEIN_TEST_CASES=500 $(RUN) pytest -q -n $(WORKERS) tests/properties tests/interop
