@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bernstein_determinism.failures import Failure
 from bernstein_determinism.symptoms import SYMPTOMS, Kind
 from bernstein_determinism.turn_record import Action, AskRecord, StepRecord, ToolRecord, TurnRecord
 from bernstein_formats.canonical import JsonValue
@@ -101,6 +102,7 @@ def compare_actions(a: Action, b: Action, place: str) -> Difference | None:
         return (
             compare_prompts(a, b.prompt_sha256, b.static_sha256, place)
             or compare_fingerprints(a, b.composite, b.components, place)
+            or _compare_failures(Kind.CHUNKS, a.failure, b.failure, place)
             or compare_chunks(a, b.answer_sha256, b.chunk_lengths, place)
             or compare_verdicts(a.verdicts, b.verdicts, place)
         )
@@ -163,7 +165,7 @@ def compare_verdicts(
 
 
 def compare_tools(a: ToolRecord, b: ToolRecord, place: str) -> Difference | None:
-    """Name, arguments, result."""
+    """Name, arguments, result or failure."""
     if a.name != b.name:
         return Difference(Kind.ACTIONS, place, ("tool",), a.name, b.name)
     if a.arguments_sha256 != b.arguments_sha256:
@@ -171,7 +173,15 @@ def compare_tools(a: ToolRecord, b: ToolRecord, place: str) -> Difference | None
         return Difference(Kind.TOOL, place, (a.name, "arguments"), *digests)
     if canonicalize(a.result) != canonicalize(b.result):
         return Difference(Kind.TOOL, place, (a.name, "result"), a.result, b.result)
-    return None
+    return _compare_failures(Kind.TOOL, a.failure, b.failure, place)
+
+
+def _compare_failures(
+    kind: Kind, a: Failure | None, b: Failure | None, place: str
+) -> Difference | None:
+    if a == b:
+        return None
+    return Difference(kind, place, ("failure",), *(each.kind if each else None for each in (a, b)))
 
 
 def _compare_nodes(a: Sequence[Action], b: Sequence[Action], place: str) -> Difference | None:

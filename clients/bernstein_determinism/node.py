@@ -9,6 +9,7 @@ from typing import Final
 
 from bernstein_determinism import links
 from bernstein_determinism.channels import Write, WriteKey
+from bernstein_determinism.failures import Failure
 from bernstein_determinism.links import Difference
 from bernstein_determinism.observers import Chunk, Observed
 from bernstein_determinism.ports import Answered, ModelSettings, Question
@@ -21,7 +22,7 @@ from bernstein_determinism.surroundings import Surroundings
 from bernstein_determinism.symptoms import Kind
 from bernstein_determinism.turn_record import Action, AskRecord, ToolRecord, TurnRecord
 from bernstein_formats.canonical import JsonValue
-from bernstein_formats.errors import DeterminismError
+from bernstein_formats.errors import BernsteinError, DeterminismError, ProviderFailed
 from bernstein_formats.fingerprint import (
     Fingerprint,
     FingerprintMetadata,
@@ -70,15 +71,18 @@ class Node:
         self._views = views
         self._expected = expected
         self._thread: int | None = None
+        self._ended_by: BernsteinError | None = None
+        self._tool = ""
 
     def run(self, function: Callable[["Node"], object]) -> None:
         """Run the node's function here. Raises DeterminismError for one that only gives something
-        to wait for, and whatever the function raises."""
+        to wait for, what ended the node though the function went on, and what it raises."""
         self._thread = threading.get_ident()
         try:
             given = function(self)
         finally:
             self._thread = None
+            self._check_end()
         if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
             close = getattr(given, "close", None)
             if close is not None:
@@ -111,7 +115,9 @@ class Node:
     ) -> str:
         """Ask the model; gives what the observers let through of its answer.
 
-        Raises ReplayDivergenceError, ProviderFailed, and what composing a prompt raises.
+        Raises ProviderFailed, after which the agent may go on: a replay has the same failure.
+        ReplayDivergenceError and what else a recorder raises end the node. Raises what composing a
+        prompt raises.
         """
         self._check_thread()
         around = self._around
@@ -131,8 +137,19 @@ class Node:
         if then is not None:
             found = links.compare_fingerprints(then, made.composite, made.components, self._place)
             self._same(found)
-        answered = around.answers.ask(question)
-        _check_agreement(answered, made)
+        if then is not None and then.failure is not None:
+            self.actions.append(_failed_ask(then.failure, composed, made, around.mode.value))
+            raise then.failure.of_provider()
+        try:
+            answered = around.answers.ask(question)
+            _check_agreement(answered, made)
+        except ProviderFailed as error:
+            failure = Failure.of(error)
+            self.actions.append(_failed_ask(failure, composed, made, around.mode.value))
+            raise failure.of_provider() from error
+        except BernsteinError as error:
+            self._ended(error)
+            raise
         return self._observed(answered, composed, made, then)
 
     def tool(
@@ -140,27 +157,62 @@ class Node:
     ) -> JsonValue:
         """Call a tool as `function(**arguments)`; a replay takes the recorded result instead.
 
-        The result is the same in both: in its canonical form, so that a tuple becomes a list.
+        The result is the same in both: in its canonical form, so that a tuple becomes a list. So is
+        a failure: ToolFailed, after which the agent may go on.
         """
         self._check_thread()
         arguments_sha256 = sha256(canonicalize(dict(arguments))).hexdigest()
         then = self._recorded_tool()
         if then is not None:
-            now = ToolRecord(name, arguments_sha256, then.result)
+            now = ToolRecord(name, arguments_sha256, then.result, then.failure)
             self._same(links.compare_tools(then, now, self._place))
             self.actions.append(now)
+            if then.failure is not None:
+                raise then.failure.of_tool(name)
             return canonical_copy(then.result)
-        result = canonical_copy(function(**arguments))
+        self._tool = name
+        try:
+            given = function(**arguments)
+        except Exception as error:
+            self._check_end()  # no failure of the tool
+            failure = Failure.of(error)
+            self.actions.append(ToolRecord(name, arguments_sha256, None, failure))
+            raise failure.of_tool(name) from error
+        finally:
+            self._tool = ""
+        try:
+            result = canonical_copy(given)
+        except DeterminismError as error:
+            self._ended(error)
+            raise
         self.actions.append(ToolRecord(name, arguments_sha256, result))
         return canonical_copy(result)
 
+    def _ended(self, error: BernsteinError) -> BernsteinError:
+        self._ended_by = error
+        return error
+
+    def _check_end(self) -> None:
+        """A node that has left its record does nothing any more, whatever its function caught."""
+        if self._ended_by is not None:
+            raise self._ended_by
+
     def _check_thread(self) -> None:
         """Elsewhere and later things happen in another order each time."""
+        self._check_end()
         if self._thread != threading.get_ident():
             raise DeterminismError(
                 f"node {self.name!r} was used after its end, or in another thread than its"
                 " function's: for work side by side make more nodes",
                 node=self.name,
+            )
+        if self._tool:
+            raise self._ended(
+                DeterminismError(
+                    f"node {self.name!r} was used by its tool {self._tool!r}, whose function no"
+                    " replay runs: give the tool what it needs as arguments",
+                    node=self.name,
+                )
             )
 
     def _observed(
@@ -208,7 +260,7 @@ class Node:
 
     def _same(self, found: Difference | None) -> None:
         if found is not None and self._expected is not None:
-            raise found.error(self._expected.turn)
+            raise self._ended(found.error(self._expected.turn))
 
     @property
     def _place(self) -> str:
@@ -255,4 +307,23 @@ def _ask_record(
         verdicts=observed.verdicts,
         source=answered.source,
         stored_mode=answered.stored_mode.value,
+    )
+
+
+def _failed_ask(
+    failure: Failure, composed: ComposedPrompt, made: Fingerprint, mode: str
+) -> AskRecord:
+    return AskRecord(
+        prompt_sha256=composed.sha256,
+        static_sha256=composed.static_sha256,
+        included=composed.included,
+        composite=made.composite,
+        components=made.components,
+        call_key="",
+        answer_sha256="",
+        chunk_lengths=(),
+        verdicts=(),
+        source="failed",
+        stored_mode=mode,
+        failure=failure,
     )

@@ -102,9 +102,7 @@ SYMPTOMS: Final[Mapping[Kind, Symptom]] = MappingProxyType(
             None,
             "length_mismatch",
             "a node made other calls",
-            "the agent went on after a tool or a model call failed, which is not recorded (have a"
-            " tool return its failure as a value), or its code decides by the clock, random numbers"
-            " or shared state",
+            "the agent's code decides by the clock, random numbers or shared state",
         ),
         Kind.WRITES: Symptom(
             None,

@@ -42,6 +42,7 @@ class Turn:
         self.recorded = recorded
         self._around = around
         self._steps: list[StepRecord] = []
+        self._ended_by: Exception | None = None
         self._states = {name: each.empty() for name, each in around.channels.items()}
 
     @property
@@ -56,8 +57,17 @@ class Turn:
     def step(self, nodes: Mapping[str, NodeFunction]) -> None:
         """Run nodes side by side; their writes are joined when all have ended.
 
-        Raises what the first node, by name, ended with, and ReplayDivergenceError.
+        Raises what the first node, by name, ended with, and ReplayDivergenceError. Either ends the
+        turn, whatever the agent catches.
         """
+        self._check_end()
+        try:
+            self._run(nodes)
+        except Exception as error:
+            self._ended_by = error
+            raise
+
+    def _run(self, nodes: Mapping[str, NodeFunction]) -> None:
         views = {name: self.read(name) for name in self._states}
         made = {name: self._node(name, views) for name in nodes}
         with ThreadPoolExecutor(max_workers=max(1, len(made))) as pool:
@@ -67,7 +77,9 @@ class Turn:
         self._end_step(made)
 
     def record(self, record_id: str) -> TurnRecord:
-        """What the ledger keeps. Raises ReplayDivergenceError where recorded steps are left."""
+        """What the ledger keeps. Raises what ended a step, and ReplayDivergenceError where recorded
+        steps are left."""
+        self._check_end()
         if self.recorded is not None and len(self.recorded.steps) != len(self._steps):
             raise self._other_steps(self.recorded, len(self._steps))
         return TurnRecord(
@@ -80,6 +92,11 @@ class Turn:
             steps=tuple(self._steps),
             views={name: self.read(name) for name in sorted(self._states)},
         )
+
+    def _check_end(self) -> None:
+        """A step that did not end well is in no record, and what came after it would not fit."""
+        if self._ended_by is not None:
+            raise self._ended_by
 
     def _node(self, name: str, views: Mapping[str, JsonValue]) -> Node:
         place = Place(self.turn_id, len(self._steps), name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
+from bernstein_determinism.failures import Failure
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import InvalidInput, RowMalformed
 from bernstein_formats.fingerprint import turn_composite
@@ -39,8 +40,13 @@ class AskRecord:
     verdicts: tuple[VerdictRecord, ...]
     source: str
     stored_mode: str
+    # Of a call that failed, which has no answer.
+    failure: Failure | None = None
 
     def payload(self) -> dict[str, JsonValue]:
+        return _with_failure(self._answered(), self.failure)
+
+    def _answered(self) -> dict[str, JsonValue]:
         return {
             "kind": "ask",
             "prompt_sha256": self.prompt_sha256,
@@ -67,19 +73,21 @@ class AskRecord:
 
 @dataclass(frozen=True, slots=True)
 class ToolRecord:
-    """A tool call of a node; a replay takes the result from here."""
+    """A tool call of a node; a replay takes the result, or the failure, from here."""
 
     name: str
     arguments_sha256: str
     result: JsonValue
+    failure: Failure | None = None
 
     def payload(self) -> dict[str, JsonValue]:
-        return {
+        called: dict[str, JsonValue] = {
             "kind": "tool",
             "name": self.name,
             "arguments_sha256": self.arguments_sha256,
             "result": self.result,
         }
+        return _with_failure(called, self.failure)
 
     def repeated(self) -> dict[str, JsonValue]:
         """What a replay must repeat of it."""
@@ -87,6 +95,11 @@ class ToolRecord:
 
 
 Action: TypeAlias = AskRecord | ToolRecord
+
+
+def _with_failure(members: dict[str, JsonValue], failure: Failure | None) -> dict[str, JsonValue]:
+    """Only an action that failed has the member."""
+    return members if failure is None else {**members, "failure": failure.payload()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +204,10 @@ def _step(row: Mapping[str, Any]) -> StepRecord:
 
 
 def _action(row: Mapping[str, Any]) -> Action:
+    failure = _failure(row["failure"]) if "failure" in row else None
     if row["kind"] == "tool":
-        return ToolRecord(_text(row["name"]), _text(row["arguments_sha256"]), row["result"])
+        digest = _text(row["arguments_sha256"])
+        return ToolRecord(_text(row["name"]), digest, row["result"], failure)
     return AskRecord(
         prompt_sha256=_text(row["prompt_sha256"]),
         static_sha256=_text(row["static_sha256"]),
@@ -205,7 +220,12 @@ def _action(row: Mapping[str, Any]) -> Action:
         verdicts=tuple(_verdict(each) for each in row["verdicts"]),
         source=_text(row["source"]),
         stored_mode=_text(row["stored_mode"]),
+        failure=failure,
     )
+
+
+def _failure(row: Mapping[str, Any]) -> Failure:
+    return Failure(_text(row["type"]), _text(row["text"]), _texts(row["facts"]))
 
 
 def _verdict(row: Any) -> VerdictRecord:

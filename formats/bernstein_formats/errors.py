@@ -249,6 +249,10 @@ class ProviderFailed(BernsteinError):
     reason = "PROVIDER_FAILED"
 
 
+class ToolFailed(BernsteinError):
+    reason = "TOOL_FAILED"
+
+
 class Unavailable(BernsteinError):
     reason = "UNAVAILABLE"
 

@@ -29,6 +29,7 @@ CODES: dict[type[BernsteinError], grpc.StatusCode] = {
     errors.DiskFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.StoreFailed: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ProviderFailed: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ToolFailed: grpc.StatusCode.FAILED_PRECONDITION,
     errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
 }
 

@@ -655,3 +655,32 @@ def test_a_run_that_is_not_there_is_one_line(project, verb):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "[RUN_NOT_FOUND]" in done.stderr
+
+
+def test_a_turn_that_went_on_after_a_failed_model_call_is_replayed(services, server):
+    broken = ModelSettings(model=MODEL, provider="anthropic")
+
+    def agent(turn):
+        def node(node):
+            task = [PromptContribution("task", 0, 0, "Name a teapot.", required=True)]
+            for model in (None, broken):
+                try:
+                    node.write("notes", node.ask(task, model=model))
+                except errors.ProviderFailed as error:
+                    node.write("notes", [error.message, error.metadata])
+
+        turn.step({"n": node})
+
+    setup = AgentSetup(ModelSettings(model=MODEL, provider="openai"), {"notes": append_reducer})
+    providers = [
+        Provider("openai", server.base_url, "unused"),
+        Provider("anthropic", server.base_url, "unused"),
+    ]
+    with record_run(services, setup, providers=providers) as made:
+        taken = made.runtime.take_turn(agent, "tea")
+    with replay_run(services, setup, made.run_id) as again:
+        result = replay_turn(taken, agent, again.runtime)
+
+    assert "404" in str(taken.views["notes"])
+    assert result.ok
+    assert result.row.content_sha256() == taken.content_sha256()

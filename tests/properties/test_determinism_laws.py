@@ -8,6 +8,7 @@ import os
 import struct
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -46,7 +47,9 @@ from bernstein_formats.errors import (
     CanonicalizationError,
     DeterminismError,
     InvalidInput,
+    ProviderFailed,
     RowMalformed,
+    ToolFailed,
 )
 from bernstein_formats.fingerprint import Fingerprint, compute_fingerprint, temperature_bucket
 from bernstein_formats.modes import RuntimeMode, readable_modes
@@ -528,6 +531,8 @@ def recorded_turn():
         def node(node):
             node.write("notes", node.tool("double", {"of": 1}, lambda of: of * 2))
             node.write("notes", node.ask([PromptContribution("p", 0, 0, "x")]))
+            with suppress(ToolFailed):
+                node.tool("fail", {}, str.upper)
 
         turn.step({"a": node, "b": node})
 
@@ -556,3 +561,40 @@ def test_an_edited_turn_is_the_same_or_no_turn_whatever_stands_there(way, value)
     # Of these a replay has its own.
     free = {"record_id", "replay_of_event_id", "mode", "source", "stored_mode"}
     assert turn == parse_turn(ROW) or free & set(way)
+
+
+class Answering:
+    """A model that fails where the question says so."""
+
+    def __call__(self, prompt):
+        if "fail" in prompt:
+            raise ProviderFailed(f"no answer to {prompt}", provider="memory")
+        return prompt
+
+
+def only_go(fate):
+    return {"go": "gone"}[fate]
+
+
+@many
+@given(st.lists(st.tuples(st.sampled_from(["ask", "tool"]), st.sampled_from(["fail", "go"]))))
+def test_any_mix_of_calls_that_fail_and_do_not_is_replayed(calls):
+    def agent(turn):
+        def node(node):
+            for number, (kind, fate) in enumerate(calls):
+                try:
+                    if kind == "ask":
+                        said = node.ask([PromptContribution("p", 0, 0, f"{number} {fate}")])
+                    else:
+                        said = node.tool("t", {"fate": fate}, only_go)
+                except (ProviderFailed, ToolFailed) as error:
+                    said = [error.message, error.metadata]
+                node.write("notes", said)
+
+        turn.step({"a": node})
+
+    channels = {"notes": append_reducer}
+    row = memory_runtime(Answering(), channels)[0].take_turn(agent, "x")
+    again = parse_turn(json.loads(json.dumps(row.payload())))
+    replaying, _ = memory_runtime(str, channels, mode=RuntimeMode.HEADLESS_REPLAY)
+    assert replaying.replay(again, agent).row.content_sha256() == row.content_sha256()

@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from bernstein_determinism.channels import (
     union_reducer,
 )
 from bernstein_determinism.ids import UlidFactory
+from bernstein_determinism.links import compare_turns
 from bernstein_determinism.memory import memory_runtime
 from bernstein_determinism.observers import CONTINUE, Emit
 from bernstein_determinism.prompts import PromptContribution
@@ -233,18 +235,102 @@ def test_a_broken_link_ends_the_replay_with_its_name(replayed, more, kind, contr
     assert "teapots" not in caught.value.message
 
 
-def test_a_replay_of_a_turn_that_went_on_after_a_failed_tool_says_so():
-    def going_on(turn):
-        def node(node):
+def failing_tool(order):
+    if order != 1:
+        raise KeyError(f"\ud800 {order}")
+    return "sent"
+
+
+def going_on_after_a_tool(turn):
+    """Says on a channel what it has seen of the failure."""
+
+    def node(node):
+        for order in (1, 2):
             try:
-                node.tool("find", {"order": 1}, lambda order: {}[order])
-            except KeyError:
-                node.write("notes", "not there")
+                node.write("notes", node.tool("find", {"order": order}, failing_tool))
+            except errors.ToolFailed as error:
+                node.write("notes", [error.message, error.metadata])
+
+    turn.step({"n": node})
+
+
+def busy(prompt):
+    if "2" in prompt:
+        raise errors.ProviderFailed("provider p answered 529", provider="p", status=529)
+    return prompt
+
+
+def going_on_after_a_call(turn):
+    def node(node):
+        for number in (1, 2, 3):
+            try:
+                node.write("notes", node.ask(part(f"question {number}")))
+            except errors.ProviderFailed as error:
+                node.write("notes", [error.message, error.metadata])
+
+    turn.step({"n": node})
+
+
+@pytest.mark.parametrize("going_on", [going_on_after_a_tool, going_on_after_a_call])
+def test_an_agent_that_goes_on_after_a_failure_sees_it_again_in_the_replay(going_on):
+    row = taken(going_on, respond=busy)
+    again = parse_turn(json.loads(json.dumps(row.payload())))
+
+    replayed = replay_turn(again, going_on, replaying(respond=str))  # failed calls are not asked
+
+    assert replayed.ok
+    assert replayed.row.content_sha256() == row.content_sha256()
+    assert [each for step in row.steps for each in step.nodes["n"] if each.failure is not None]
+    assert "2" in str(row.views["notes"])
+
+
+def test_another_failure_than_the_recorded_one_is_another_turn():
+    one, other = taken(going_on_after_a_tool), taken(going_on_after_a_tool)
+    step = other.steps[0]
+    failed = replace(step.nodes["n"][1], failure=None)
+    other = replace(other, steps=(replace(step, nodes={"n": (step.nodes["n"][0], failed)}),))
+    found = compare_turns(one, other)
+    assert found is not None
+    assert (found.kind, found.fields) == (Kind.TOOL, ("failure",))
+
+
+def test_a_divergence_that_the_agent_catches_ends_the_replay_all_the_same():
+    def swallowing(turn):
+        def node(node):
+            with suppress(Exception):
+                node.ask(part(f"about {turn.input} {turn.recorded is not None}"))
+            with suppress(Exception):
+                node.write("notes", "went on")
+
+        with suppress(Exception):
+            turn.step({"n": node})
+
+    with pytest.raises(errors.ReplayDivergenceError, match="prompt at turn"):
+        replay_turn(taken(swallowing), swallowing, replaying())
+
+
+def test_a_tool_that_uses_its_node_is_refused_when_it_is_recorded():
+    def agent(turn):
+        def node(node):
+            with suppress(errors.DeterminismError, errors.ToolFailed):
+                node.tool("greet", {}, lambda: node.write("notes", "hello"))
 
         turn.step({"n": node})
 
-    with pytest.raises(errors.ReplayDivergenceError, match="after a tool or a model call failed"):
-        replay_turn(taken(going_on), going_on, replaying())
+    with pytest.raises(errors.DeterminismError, match="used by its tool 'greet'"):
+        taken(agent)
+
+
+def test_a_result_that_is_no_json_ends_the_turn_though_the_agent_goes_on():
+    def agent(turn):
+        def node(node):
+            with suppress(errors.CanonicalizationError):
+                node.tool("look", {}, object)
+
+        turn.step({"n": node})
+
+    with pytest.raises(errors.CanonicalizationError):
+        taken(agent)
 
 
 def test_a_failure_that_a_tool_returns_as_a_value_is_replayed():
