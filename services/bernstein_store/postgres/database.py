@@ -22,8 +22,8 @@ from bernstein_store.store import LOCK_WAIT_SECONDS
 
 # A failover may take so long; callers of the services wait for longer.
 OUTAGE_SECONDS: Final = 40.0
-# For this transaction alone: the connection serves another origin next.
-_SET_ORIGIN: Final = "select set_config('bernstein.origin_id', %s::text, true)"
+# Outside of a transaction, with which it would be undone.
+_SET_ORIGIN: Final = "select set_config('bernstein.origin_id', %s::text, false)"
 _FIND_ORIGIN: Final = "select origin_id from origins where name = %s"
 _MAKE_ORIGIN: Final = "insert into origins (name) values (%s) on conflict do nothing"
 _LOCK_KEY: Final = "hashtextextended(%s::text || ' ' || %s::text, 0)"
@@ -62,9 +62,8 @@ class Database:
         """What one statement gives, in a transaction of its own and in one round trip."""
 
         def send(connection: Connection) -> psycopg.Cursor[Row]:
-            # What a pipeline sends up to its end is one transaction.
-            with self._watchdog.watching(connection), connection.pipeline():
-                connection.execute(_SET_ORIGIN, [self.origin_id])
+            with self._watchdog.watching(connection):
+                self._take_over(connection)
                 return connection.execute(query.encode(), parameters)
 
         return self._tried(send).fetchall()
@@ -153,9 +152,15 @@ class Database:
             raise _Lost(error) from error
 
     def _transaction(self, connection: Connection, work: Callable[[Connection], Result]) -> Result:
+        self._take_over(connection)
         with connection.pipeline(), connection.transaction():
-            connection.execute(_SET_ORIGIN, [self.origin_id])
             return work(connection)
+
+    def _take_over(self, connection: Connection) -> None:
+        """Have a connection see our origin's rows; it may have worked for another one."""
+        if connection.origin_id != self.origin_id:
+            connection.execute(_SET_ORIGIN, [self.origin_id])
+            connection.origin_id = self.origin_id
 
     def _once(self, connection: Connection, work: Callable[[Connection], Result]) -> Result:
         try:

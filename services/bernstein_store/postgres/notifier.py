@@ -82,6 +82,8 @@ class Notifier:
 
     def _tell_all(self, connection: Connection) -> None:
         """What gathers while one message is under way leaves together in the next."""
+        # A notification is a commit of its own, which would wait for the disk and the standby.
+        connection.execute("set synchronous_commit = off")
         while not self._stopped.is_set():
             with self._condition:
                 self._condition.wait_for(lambda: self._waiting or self._stopped.is_set())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import psycopg
 from psycopg_pool import ConnectionPool
@@ -15,7 +15,11 @@ from bernstein_store.postgres.target import Target, target_of
 CONNECTION_SECONDS: Final = 5.0
 _TIME_LIMITS: Final = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Knows whose rows the server shows to it."""
+
+    origin_id: int | None = None
 
 
 def open_pool(config: StoreConfig) -> ConnectionPool[Connection]:
@@ -32,6 +36,7 @@ def open_pool(config: StoreConfig) -> ConnectionPool[Connection]:
 
     target = target_of(config)
     return ConnectionPool(
+        connection_class=Connection,
         kwargs=arguments,
         configure=configure,
         min_size=1,
@@ -46,7 +51,7 @@ def open_pool(config: StoreConfig) -> ConnectionPool[Connection]:
 def connected(target: Target) -> Iterator[Connection]:
     """One connection outside of any pool. Raises Unavailable, StoreFailed."""
     try:
-        with psycopg.connect("", autocommit=True, **target.arguments()) as connection:  # type: ignore[arg-type]  # all of them are libpq's
+        with Connection.connect("", autocommit=True, **target.arguments()) as connection:  # type: ignore[arg-type]  # all of them are libpq's
             yield connection
     except psycopg.Error as error:
         raise failure(target.place, error) from error
