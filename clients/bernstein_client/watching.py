@@ -9,6 +9,7 @@ import grpc
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_client.values import Watched, WatchedRows, WatchPlace
 from bernstein_runtime.channel import OPTIONS
+from bernstein_runtime.outgoing import metadata
 from bernstein_runtime.status import error_from
 from bernstein_runtime.supervisor import Supervisor
 
@@ -44,7 +45,7 @@ class AsyncWatcher:
         caller asks again."""
         await asyncio.to_thread(self._supervisor.ensure, "journal")
         request = journal_pb2.WatchRowsRequest(run_id=run_id, start_index=start_index)
-        call = self._stub.WatchRows(request)
+        call = self._stub.WatchRows(request, metadata=metadata())
         try:
             async for answer in call:
                 yield watched(answer)

@@ -15,6 +15,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from bernstein_formats.errors import BernsteinError, QueueFull, Unavailable
 from bernstein_runtime import limits
+from bernstein_runtime.outgoing import Outgoing
 from bernstein_runtime.status import error_from
 
 Answer = TypeVar("Answer")
@@ -30,7 +31,8 @@ RETRY_SECONDS = 15.0
 
 def open_channel(socket: Path) -> grpc.Channel:
     """A channel to a Unix socket; connects at its first call."""
-    return grpc.insecure_channel(f"unix:{socket}", options=OPTIONS)
+    opened = grpc.insecure_channel(f"unix:{socket}", options=OPTIONS)
+    return grpc.intercept_channel(opened, Outgoing())
 
 
 @lru_cache

@@ -9,6 +9,8 @@ from typing import Any, TextIO, cast
 
 import structlog
 
+from bernstein_runtime import trace
+
 Event = MutableMapping[str, Any]
 
 
@@ -31,6 +33,9 @@ def configure_logs(service: str) -> None:
 
     def add_service(_: Any, __: str, event: Event) -> Event:
         event["service"] = service
+        request = trace.current()
+        if request is not None:
+            event["trace_id"] = request.trace_id
         return event
 
     structlog.configure(

@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -45,7 +46,8 @@ def with_progress(work: Callable[[Report], Result]) -> Iterator[Done | Finished[
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             told.put(error)
 
-    threading.Thread(target=run, name="long-work", daemon=True).start()
+    # It works for the same request.
+    threading.Thread(target=copy_context().run, args=(run,), name="long-work", daemon=True).start()
     while True:
         item = told.get()
         if isinstance(item, BaseException):

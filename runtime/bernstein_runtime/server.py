@@ -22,7 +22,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bernstein_formats.errors import BernsteinError, NotAllowed, StoreFailed, Unavailable
-from bernstein_runtime import limits
+from bernstein_runtime import limits, trace
+from bernstein_runtime.call_facts import CallFacts
 from bernstein_runtime.status import DETAILS_KEY, code_of, details_of, printable
 
 CALLER_KEY = "bernstein-caller-bin"
@@ -94,25 +95,35 @@ class Boundary(grpc.ServerInterceptor):
 
     def _single(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
         def call(request: Any, context: grpc.ServicerContext) -> Any:
-            with self._around(method, context):
-                return behaviour(request, context)
+            facts = CallFacts(context)
+            with self._around(method, context, facts):
+                return behaviour(facts.of(request), context)
 
         return call
 
     def _streaming(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
         def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-            with self._around(method, context):
-                yield from behaviour(request, context)
+            facts = CallFacts(context)
+            with self._around(method, context, facts):
+                yield from behaviour(facts.of(request), context)
 
         return call
 
     @contextmanager
-    def _around(self, method: str, context: grpc.ServicerContext) -> Iterator[None]:
+    def _around(
+        self, method: str, context: grpc.ServicerContext, facts: CallFacts
+    ) -> Iterator[None]:
+        with trace.within(facts.trace), self._logged(method, context, facts.said):
+            self._admit(context)
+            yield
+
+    @contextmanager
+    def _logged(
+        self, method: str, context: grpc.ServicerContext, said: dict[str, object]
+    ) -> Iterator[None]:
         self._activity.began()
         began = time.monotonic()
-        said: dict[str, object] = {}
         try:
-            self._admit(context)
             yield
         except BernsteinError as error:
             said["reason"] = error.reason

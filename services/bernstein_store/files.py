@@ -7,7 +7,13 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from bernstein_formats.acknowledged import MARKS_FOLDER, Acknowledged, marked_in, marks_path
-from bernstein_formats.errors import ForeignWriter, InvalidInput, RunExists, StoreFailed
+from bernstein_formats.errors import (
+    ForeignWriter,
+    InvalidInput,
+    RunExists,
+    RunNotFound,
+    StoreFailed,
+)
 from bernstein_runtime.disk import check_folder, failed
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.regular_file import NOT_REGULAR, open_regular, regular_files_below
@@ -19,6 +25,7 @@ from bernstein_store.store import LOCK_WAIT_SECONDS, Mark
 CHUNK_BYTES = 256 * 1024
 # How soon is seen what another program wrote.
 POLL_SECONDS = 0.5
+NAME_BYTES_MAX = 255
 
 
 class FileStore:
@@ -188,11 +195,13 @@ class FileStore:
 
     def has_run(self, run_id: str) -> bool:
         runs = self._root / "runs"
-        is_name = run_id not in {"", ".", ".."} and "/" not in run_id and "\0" not in run_id
+        is_name = run_id not in {"", ".", ".."} and "/" not in run_id and _can_be_asked_for(run_id)
         return is_name and (runs / run_id).is_dir() and self._is_inside(runs, run_id)
 
     def real_run(self, run_id: str) -> str:
         runs = self._root / "runs"
+        if not _can_be_asked_for(run_id):
+            raise RunNotFound(f"there is no run {run_id[:64]!r}: no run can have this id")
         if not (runs / run_id).is_symlink():
             return run_id
         found = Path(os.path.realpath(runs / run_id))
@@ -258,3 +267,8 @@ class FileStore:
         if not stat.S_ISREG(facts.st_mode):
             raise StoreFailed(f"{path}: {NOT_REGULAR}", path=path)
         return facts
+
+
+def _can_be_asked_for(run_id: str) -> bool:
+    """Whether the system takes it for a name at all."""
+    return "\0" not in run_id and len(os.fsencode(run_id)) <= NAME_BYTES_MAX
