@@ -14,6 +14,9 @@ if _INTERRUPTIBLE:
 import gc  # noqa: E402 - after what is above, on purpose
 import os  # noqa: E402 - likewise
 
+# Read when gRPC is loaded. What goes wrong is said by us, in one line.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
 # Loading modules makes no garbage, and looking for it takes a tenth of the start.
 gc.set_threshold(100_000, 50, 50)
 

@@ -19,10 +19,13 @@ from bernstein_formats.errors import BernsteinError, Conflict
 from bernstein_runtime import VERSION
 from bernstein_runtime.channel import open_channel
 from bernstein_runtime.config import (
+    FleetConfig,
+    ListenConfig,
     RecorderConfig,
     SignerConfig,
     StoreConfig,
     SupervisorConfig,
+    TlsConfig,
     load_table,
 )
 from bernstein_runtime.lock import LockFile
@@ -91,6 +94,9 @@ def _configuration(places: Places, environ: Mapping[str, str]) -> Check:
         (RecorderConfig, "recorder"),
         (SignerConfig, "signer"),
         (StoreConfig, "store"),
+        (FleetConfig, "fleet"),
+        (ListenConfig, "listen"),
+        (TlsConfig, "tls"),
     )
     try:
         for kind, name in tables:

@@ -1,4 +1,4 @@
-"""The services of one project folder, found or started, each over one channel.
+"""The services of one project folder, found or started, or a fleet's; each over one channel.
 
 A client is imported when it is asked for: a command that needs one pays for one.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from bernstein_client.service_channel import ServiceChannel
+from bernstein_runtime.connector import Connector, connector_for
 from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
 
@@ -29,7 +30,9 @@ class Services:
 
     def __init__(self, sdd_dir: Path, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
+        # For what is on this host in any case: proxy and gateway.
         self.supervisor = Supervisor(places_for(sdd_dir, environ), environ)
+        self._environ = environ
         self._channels: list[ServiceChannel] = []
         self._lock = threading.Lock()
 
@@ -37,6 +40,11 @@ class Services:
     def places(self) -> Places:
         """Where the services are, as far as is known now."""
         return self.supervisor.places
+
+    @cached_property
+    def connector(self) -> Connector:
+        """To this project's services, wherever they are. Raises InvalidInput."""
+        return connector_for(self.supervisor, self._environ)
 
     @cached_property
     def journal(self) -> "JournalClient":
@@ -86,6 +94,8 @@ class Services:
             for opened in self._channels:
                 opened.channel.close()
             self._channels.clear()
+        if "connector" in self.__dict__:
+            self.connector.close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +104,7 @@ class Services:
         self.close()
 
     def _connect(self, name: str) -> ServiceChannel:
-        opened = ServiceChannel(name, self.supervisor)
+        opened = ServiceChannel(name, self.connector)
         with self._lock:
             self._channels.append(opened)
         return opened

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import grpc
 
 from bernstein_runtime import limits
-from bernstein_runtime.channel import call, open_channel
+from bernstein_runtime.channel import call
+from bernstein_runtime.connector import Connector
 from bernstein_runtime.status import error_from
-from bernstein_runtime.supervisor import Supervisor
 
 Answer = TypeVar("Answer")
 
@@ -18,10 +18,10 @@ Answer = TypeVar("Answer")
 class ServiceChannel:
     """Opened once the service runs. Safe for any number of threads."""
 
-    def __init__(self, name: str, supervisor: Supervisor) -> None:
-        self._revive: Callable[[], None] = lambda: supervisor.ensure(name)
+    def __init__(self, name: str, connector: Connector) -> None:
+        self._revive: Callable[[], None] = lambda: connector.ensure(name)
         self._revive()
-        self.channel = open_channel(supervisor.places.socket(name))
+        self.channel = connector.open(name)
         self._service = f"/bernstein_api.{name}.v1.{name.capitalize()}Service"
         # Unique among all clients of all hosts, so that a retry is never taken for another's call.
         self._client_id = secrets.token_hex(8)

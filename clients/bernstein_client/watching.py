@@ -8,10 +8,10 @@ import grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_client.values import Watched, WatchedRows, WatchPlace
-from bernstein_runtime.channel import OPTIONS
+from bernstein_runtime.channel import Target
+from bernstein_runtime.connector import Connector
 from bernstein_runtime.outgoing import metadata
 from bernstein_runtime.status import error_from
-from bernstein_runtime.supervisor import Supervisor
 
 # How often a stream is asked for again in vain before its error is the caller's.
 WATCH_TRIES: Final = 5
@@ -34,18 +34,20 @@ def index_after(item: Watched) -> int:
 class AsyncWatcher:
     """The journal's streams for an event loop; many at a time over one channel."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
-        target = f"unix:{supervisor.places.socket('journal')}"
-        self._channel = grpc.aio.insecure_channel(target, options=OPTIONS)
-        self._stub = journal_pb2_grpc.JournalServiceStub(self._channel)
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._target: Target | None = None
+        # Streams that began with a former channel go on there.
+        self._channels: list[grpc.aio.Channel] = []
 
     async def watch_rows(self, run_id: str, start_index: int) -> AsyncGenerator[Watched, None]:
         """Like JournalClient.watch_rows, without going on after a restart of the journal: the
         caller asks again."""
-        await asyncio.to_thread(self._supervisor.ensure, "journal")
+        await asyncio.to_thread(self._connector.ensure, "journal")
         request = journal_pb2.WatchRowsRequest(run_id=run_id, start_index=start_index)
-        call = self._stub.WatchRows(request, metadata=metadata())
+        call = journal_pb2_grpc.JournalServiceStub(self._channel()).WatchRows(
+            request, metadata=(*metadata(), *self._connector.metadata)
+        )
         try:
             async for answer in call:
                 yield watched(answer)
@@ -56,4 +58,12 @@ class AsyncWatcher:
 
     async def close(self) -> None:
         """End all streams."""
-        await self._channel.close()
+        for channel in self._channels:
+            await channel.close()
+
+    def _channel(self) -> grpc.aio.Channel:
+        target = self._connector.target("journal")
+        if target != self._target:
+            self._channels.append(target.open_async())
+            self._target = target
+        return self._channels[-1]

@@ -17,8 +17,9 @@ from bernstein_client.connection import Services
 from bernstein_client.watching import AsyncWatcher
 from bernstein_gateway.access import Access, Activity
 from bernstein_gateway.app import Routes, make_app
-from bernstein_gateway.listening import is_loopback, open_port, open_unix, url_of
+from bernstein_gateway.listening import open_port, open_unix, url_of
 from bernstein_runtime.config import GatewayConfig, load_table
+from bernstein_runtime.endpoint import is_loopback
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.stopping import stop_event
 
@@ -48,7 +49,7 @@ async def _serve(started: Started, config: GatewayConfig, port: socket.socket) -
     _write_private(facts, {"url": url_of(port, config), "token": token})
     unix = open_unix(places.socket("gateway"))
     with Services(places.sdd_dir, started.environ) as services:
-        watcher = AsyncWatcher(services.supervisor)
+        watcher = AsyncWatcher(services.connector)
         routes = Routes(
             watcher,
             lambda: services.journal,

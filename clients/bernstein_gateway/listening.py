@@ -1,22 +1,12 @@
 """Where the gateway listens: a Unix socket always, and one port for browsers."""
 
-import ipaddress
 import os
 import socket
 from pathlib import Path
 
 from bernstein_formats.errors import InvalidInput, StoreFailed
 from bernstein_runtime.config import GatewayConfig
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody outside this host can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+from bernstein_runtime.endpoint import is_loopback
 
 
 def check_listener(config: GatewayConfig) -> None:

@@ -39,6 +39,7 @@
     │   ├── LedgerRefused         LEDGER_REFUSED       the signer's ledger says otherwise
     │   └── JournalError          JOURNAL_REFUSED      a journal that cannot be continued
     ├── NotAllowed                CALLER_NOT_ALLOWED
+    ├── Untrusted                 UNTRUSTED            a certificate is not trusted
     ├── KeyUnusable               KEY_UNUSABLE         a key file or variable holds no usable key
     ├── TooMany                   TOO_MANY             try again later
     │   ├── QueueFull             QUEUE_FULL
@@ -219,6 +220,10 @@ class JournalError(Broken):
 
 class NotAllowed(BernsteinError):
     reason = "CALLER_NOT_ALLOWED"
+
+
+class Untrusted(BernsteinError):
+    reason = "UNTRUSTED"
 
 
 class KeyUnusable(BernsteinError):

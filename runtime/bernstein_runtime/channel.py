@@ -1,10 +1,11 @@
-"""connect(): the way to a service: target, deadlines, errors as our own classes, safe retries.
+"""The way to a service: target, channel, errors as our own classes, safe retries.
 
 What may be retried is said by the .proto alone: `idempotency_level` of the method. A retry after
 UNAVAILABLE first asks for the service to be running again.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,7 @@ from bernstein_formats.errors import BernsteinError, QueueFull, Unavailable
 from bernstein_runtime import limits
 from bernstein_runtime.outgoing import Outgoing
 from bernstein_runtime.status import error_from
+from bernstein_runtime.tls import Identity
 
 Answer = TypeVar("Answer")
 OPTIONS = [
@@ -25,14 +27,53 @@ OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+# While a call waits, the other host has to show that it lives.
+REMOTE_OPTIONS = [
+    *OPTIONS,
+    ("grpc.keepalive_time_ms", 5000),
+    ("grpc.http2.ping_timeout_ms", 3000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
 # A service that was killed is back within this time, on a busy machine too.
 RETRY_SECONDS = 15.0
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a service is, and as whom it is asked; channels connect at their first call."""
+
+    address: str
+    identity: Identity | None = None
+
+    def open(self) -> grpc.Channel:
+        options = self._options()
+        if self.identity is None:
+            opened = grpc.insecure_channel(self.address, options=options)
+        else:
+            credentials = self.identity.for_channel()
+            opened = grpc.secure_channel(self.address, credentials, options=options)
+        return grpc.intercept_channel(opened, Outgoing())
+
+    def open_async(self) -> grpc.aio.Channel:
+        """For the event loop that runs."""
+        if self.identity is None:
+            return grpc.aio.insecure_channel(self.address, options=self._options())
+        return grpc.aio.secure_channel(
+            self.address, self.identity.for_channel(), options=self._options()
+        )
+
+    def _options(self) -> list[tuple[str, int]]:
+        return OPTIONS if self.address.startswith("unix:") else REMOTE_OPTIONS
+
+
+def socket_target(socket: Path) -> Target:
+    """A Unix socket."""
+    return Target(f"unix:{socket}")
+
+
 def open_channel(socket: Path) -> grpc.Channel:
-    """A channel to a Unix socket; connects at its first call."""
-    opened = grpc.insecure_channel(f"unix:{socket}", options=OPTIONS)
-    return grpc.intercept_channel(opened, Outgoing())
+    """A channel to a Unix socket."""
+    return socket_target(socket).open()
 
 
 @lru_cache

@@ -74,7 +74,34 @@ class StoreConfig:
     statement_timeout_seconds: float = 10.0
 
 
-TABLES = ("gateway", "recorder", "signer", "store", "supervisor")
+@dataclass(frozen=True, slots=True)
+class FleetConfig:
+    """`[fleet]`: services of other hosts, and whose runs are meant; without an endpoint a project's
+    services are this host's own."""
+
+    endpoint: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenConfig:
+    """`[listen]`: where a service of a fleet is reached; without it a Unix socket."""
+
+    endpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """`[tls]`: who this process is to others, and whom it believes; all three or none."""
+
+    certificate_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+
+
+TABLES = ("fleet", "gateway", "listen", "recorder", "signer", "store", "supervisor", "tls")
+# Variables with a shorter name than their table and setting give.
+SHORT_NAMES = {"BERNSTEIN_SVC_FLEET_ENDPOINT": "BERNSTEIN_SVC_ENDPOINT"}
 
 
 def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[str, str]) -> Table:
@@ -87,8 +114,9 @@ def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[s
         raise InvalidInput(f"{path}: [{name}] has no setting {unknown[0]!r}", path=path)
     for setting in known:
         variable = f"BERNSTEIN_SVC_{name.upper()}_{setting.upper()}"
-        if variable in environ:
-            values[setting] = environ[variable]
+        for each in (SHORT_NAMES.get(variable, variable), variable):
+            if each in environ:
+                values[setting] = environ[each]
     defaults = kind()
     return kind(
         **{
@@ -101,7 +129,7 @@ def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[s
 def _table_in(path: Path, name: str, *, required: bool) -> dict[str, Any]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if required:
             raise InvalidInput(
                 f"{path}: no such file; BERNSTEIN_SVC_CONFIG names it", path=path

@@ -3,10 +3,12 @@
 The supervisor greets with one line on standard input: the token that the journal shows the signer.
 The pipe stays open as long as the supervisor lives, and a service ends with it. A service started
 by something else (standard input empty) has no token and stands by itself. Standard output is for
-a refusal alone, so that it reaches whoever asked also when no log can be written.
+a refusal alone, so that it reaches whoever asked also when no log can be written. In a fleet a
+service stands by itself and listens where `[listen]` says.
 """
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,13 +18,17 @@ from pathlib import Path
 
 import structlog
 
-from bernstein_formats.errors import BernsteinError
-from bernstein_runtime.config import SupervisorConfig, load_table
+from bernstein_formats.errors import BernsteinError, InvalidInput
+from bernstein_runtime.config import ListenConfig, SupervisorConfig, load_table
+from bernstein_runtime.connector import Connector, connector_for
+from bernstein_runtime.endpoint import Endpoint, is_loopback, parse_endpoint
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.logs import configure_logs
 from bernstein_runtime.places import Places, make_state, places_for
 from bernstein_runtime.refusal import refusal_of
 from bernstein_runtime.server import Listener
+from bernstein_runtime.supervisor import Supervisor
+from bernstein_runtime.tls import tls_files
 
 # A service whose supervisor was killed finishes its calls before it gives the lock up.
 LOCK_WAIT_SECONDS = 12.0
@@ -41,21 +47,53 @@ class Started:
     lock: LockFile
 
     def listener(self, token: bytes = b"") -> Listener:
-        """The service's own socket; `token` is what its callers must present."""
+        """Where the service is reached: its own socket, or as `[listen]` says.
+
+        `token` is what callers at the socket must present. Raises InvalidInput.
+        """
+        socket = self.places.socket(self.name)
+        listen = self.listens_at()
+        if listen is None:
+            is_current = self.lock.is_current
+            return Listener(socket, self.idle_seconds, token, self.parent, is_current)
         return Listener(
-            self.places.socket(self.name),
-            self.idle_seconds,
-            token,
-            self.parent,
-            self.lock.is_current,
+            socket,
+            math.inf,
+            holds_place=self.lock.is_current,
+            address=listen.address(self.name),
+            tls=tls_files(self.places.state_dir, self.environ),
         )
+
+    def connector(self) -> Connector:
+        """To the services that this one calls, by its own certificate. Raises InvalidInput."""
+        return connector_for(Supervisor(self.places, self.environ), self.environ)
+
+    def listens_at(self) -> Endpoint | None:
+        """The endpoint of `[listen]`; None where the service has a socket. Raises InvalidInput."""
+        config = load_table(ListenConfig, "listen", self.places.state_dir, self.environ)
+        if not config.endpoint:
+            return None
+        if self.parent is not None:
+            raise InvalidInput(
+                f"[listen] endpoint is set, so this {self.name} is for a fleet and starts by"
+                f" itself, as `bernstein-{self.name} STATE_FOLDER`; name the fleet with"
+                " BERNSTEIN_SVC_ENDPOINT"
+            )
+        endpoint = parse_endpoint(config.endpoint, "[listen] endpoint")
+        if not is_loopback(endpoint.host) and not tls_files(self.places.state_dir, self.environ):
+            raise InvalidInput(
+                f"[listen] endpoint {config.endpoint!r} can be reached from other hosts; set"
+                " certificate_file, key_file and ca_file under [tls], or listen on 127.0.0.1",
+                host=endpoint.host,
+            )
+        return endpoint
 
 
 def service_process(name: str, run: Callable[[Started], None]) -> None:
     """`bernstein-<name> SDD_DIR`: hold the service's lock and `run` it; exit 1 when it refuses."""
     configure_logs(name)
     if len(sys.argv) != 2:
-        sys.exit(f"usage: bernstein-{name} SDD_DIR")
+        sys.exit(f"usage: bernstein-{name} STATE_FOLDER")
     refusals = _own_stdout()
     try:
         started = _started(name, Path(sys.argv[1]), os.environ)
@@ -76,7 +114,7 @@ def _own_stdout() -> int:
 
 
 def _started(name: str, sdd_dir: Path, environ: Mapping[str, str]) -> Started:
-    greeting = sys.stdin.buffer.readline()
+    greeting = b"" if sys.stdin.isatty() else sys.stdin.buffer.readline()
     places = places_for(sdd_dir, environ)
     make_state(places)
     config = load_table(SupervisorConfig, "supervisor", places.state_dir, environ)

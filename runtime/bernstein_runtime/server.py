@@ -24,7 +24,9 @@ from grpc_reflection.v1alpha import reflection
 from bernstein_formats.errors import BernsteinError, NotAllowed, StoreFailed, Unavailable
 from bernstein_runtime import limits, trace
 from bernstein_runtime.call_facts import CallFacts
+from bernstein_runtime.caller import Caller, caller_of
 from bernstein_runtime.status import DETAILS_KEY, code_of, details_of, printable
+from bernstein_runtime.tls import TlsFiles, listener_credentials
 
 CALLER_KEY = "bernstein-caller-bin"
 OPTIONS = [
@@ -32,7 +34,12 @@ OPTIONS = [
     ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
     # Two servers on one port would both start and share the calls.
     ("grpc.so_reuseport", 0),
+    # Callers ask with pings whether this host lives.
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
 ]
+# Certificates are looked at when a connection is made: a new one is due after this time.
+CONNECTION_AGE_OPTION = ("grpc.max_connection_age_ms", 600_000)
 # How long calls in flight may take when the service stops.
 STOP_GRACE_SECONDS = 5.0
 TICK_SECONDS = 0.5
@@ -87,7 +94,7 @@ class Boundary(grpc.ServerInterceptor):
         wrapped = self._streaming if handler.response_streaming else self._single
         make = getattr(grpc, f"{kind}_rpc_method_handler")
         made: Handler = make(
-            wrapped(behaviour, method.rsplit("/", 1)[-1]),
+            wrapped(behaviour, method),
             handler.request_deserializer,
             handler.response_serializer,
         )
@@ -114,7 +121,9 @@ class Boundary(grpc.ServerInterceptor):
         self, method: str, context: grpc.ServicerContext, facts: CallFacts
     ) -> Iterator[None]:
         with trace.within(facts.trace), self._logged(method, context, facts.said):
-            self._admit(context)
+            caller = caller_of(method, context)
+            facts.said |= {"caller": caller.name} if caller.name else {}
+            self._admit(caller, context)
             yield
 
     @contextmanager
@@ -135,9 +144,11 @@ class Boundary(grpc.ServerInterceptor):
             context.abort(grpc.StatusCode.INTERNAL, "internal error")
         finally:
             self._activity.ended()
+            method = method.rsplit("/", 1)[-1]
             log.info("rpc", method=method, ms=round((time.monotonic() - began) * 1000, 1), **said)
 
-    def _admit(self, context: grpc.ServicerContext) -> None:
+    def _admit(self, caller: Caller, context: grpc.ServicerContext) -> None:
+        """Raises NotAllowed, Unavailable. The one place where it is decided who may call what."""
         if self._stopping.is_set():
             raise Unavailable("the service is stopping; try again")
         if self._token and self._token not in {
@@ -150,6 +161,7 @@ class Boundary(grpc.ServerInterceptor):
 class Listener:
     """Where and how long to serve."""
 
+    # The Unix socket, unless there is an endpoint.
     socket: Path
     idle_seconds: float
     # Callers must present it; empty: everybody who reaches the socket may call.
@@ -158,6 +170,9 @@ class Listener:
     parent: int | None = None
     # Whether the state folder is still the one that this process has locked.
     holds_place: Callable[[], bool] = lambda: True
+    # Where services of a fleet are reached, and with which certificate.
+    address: str = ""
+    tls: TlsFiles | None = None
 
 
 def serve(
@@ -185,12 +200,12 @@ def serve(
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=limits.WORKER_THREADS + streams_max),
         interceptors=[Boundary(activity, listener.token, stopping)],
-        options=OPTIONS,
+        options=[*OPTIONS, CONNECTION_AGE_OPTION] if listener.tls else OPTIONS,
     )
     health_of = _add_standard_services(server, register(server))
-    _bind(server, listener.socket)
+    where = _bind(server, listener)
     server.start()
-    log.info("serving", socket=str(listener.socket), pid=os.getpid())
+    log.info("serving", socket=where, tls=listener.tls is not None, pid=os.getpid())
     while not stopping.wait(TICK_SECONDS):
         if not listener.holds_place():
             log.error("displaced", error="the state folder was removed or replaced")
@@ -221,7 +236,25 @@ def _add_standard_services(server: grpc.Server, name: str) -> health.HealthServi
     return servicer
 
 
-def _bind(server: grpc.Server, socket: Path) -> None:
+def _bind(server: grpc.Server, listener: Listener) -> str:
+    """Where it listens then."""
+    if not listener.address:
+        _bind_socket(server, listener.socket)
+        return str(listener.socket)
+    try:
+        if listener.tls is None:
+            server.add_insecure_port(listener.address)
+        else:
+            server.add_secure_port(listener.address, listener_credentials(listener.tls))
+    except RuntimeError as error:
+        raise StoreFailed(
+            f"nothing can listen at {listener.address}: another program does, or the address is not"
+            " this host's; see [listen] endpoint"
+        ) from error
+    return listener.address
+
+
+def _bind_socket(server: grpc.Server, socket: Path) -> None:
     # A second server would take the path over silently; callers of serve() hold a lock, so what
     # is here was left by a process that is dead.
     socket.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ CODES: dict[type[BernsteinError], grpc.StatusCode] = {
     errors.Conflict: grpc.StatusCode.FAILED_PRECONDITION,
     errors.Broken: grpc.StatusCode.DATA_LOSS,
     errors.NotAllowed: grpc.StatusCode.PERMISSION_DENIED,
+    errors.Untrusted: grpc.StatusCode.UNAUTHENTICATED,
     errors.KeyUnusable: grpc.StatusCode.FAILED_PRECONDITION,
     errors.TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.DiskFull: grpc.StatusCode.RESOURCE_EXHAUSTED,

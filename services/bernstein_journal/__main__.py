@@ -23,7 +23,6 @@ from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.origin import origin_of
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.server import serve
-from bernstein_runtime.supervisor import Supervisor
 from bernstein_store.chosen import chosen_store
 
 
@@ -32,9 +31,10 @@ def run(started: Started) -> None:
     places = started.places
     store, clock = chosen_store(places, started.environ), SystemClock()
     origin = origin_of(places, started.environ)
+    connector = started.connector()
 
     def signer() -> Signer:
-        return resident_signer(places, Supervisor(places, started.environ), started.token)
+        return resident_signer(connector, started.token)
 
     seal_key_file = places.secrets_dir / "seal-key.pub.pem"
     sealer = Sealer(store, origin, signer, seal_key_file)

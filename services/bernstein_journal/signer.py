@@ -19,9 +19,9 @@ from bernstein_formats.errors import NotAllowed
 from bernstein_formats.spine import SpineFields
 from bernstein_runtime import limits
 from bernstein_runtime.channel import call, open_channel
+from bernstein_runtime.connector import Connector
 from bernstein_runtime.places import Places
 from bernstein_runtime.server import CALLER_KEY
-from bernstein_runtime.supervisor import Supervisor
 
 PACKAGE = "/bernstein_api.signer.v1.SignerService"
 Chunks = Callable[[], Iterator[bytes]]
@@ -83,7 +83,8 @@ class AuditChecked:
 class Signer:
     """One signer process, resident or started for one receipt."""
 
-    socket: Path
+    # A channel for one call.
+    channel: Callable[[], grpc.Channel]
     token: bytes
     revive: Callable[[], None]
     # Whether it keeps the project's ledger; one that does not is shown the ledger's seal.
@@ -239,10 +240,10 @@ class Signer:
             )
 
     def _stub(self) -> "_Stub":
-        return _Stub(open_channel(self.socket))
+        return _Stub(self.channel())
 
     def _metadata(self) -> tuple[tuple[str, bytes], ...]:
-        return ((CALLER_KEY, self.token),)
+        return ((CALLER_KEY, self.token),) if self.token else ()
 
 
 def _window(audit: AuditRows | None) -> signer_pb2.AuditWindow | None:
@@ -280,14 +281,14 @@ class _Stub:
         self._channel.close()
 
 
-def resident_signer(places: Places, supervisor: Supervisor, token: bytes) -> Signer:
-    """The project's own signer, started when it is not running."""
+def resident_signer(connector: Connector, token: bytes) -> Signer:
+    """The project's own signer, started when it is not running, or the fleet's."""
 
     def revive() -> None:
-        supervisor.ensure("signer")
+        connector.ensure("signer")
 
     revive()
-    return Signer(places.socket("signer"), token, revive, keeps_ledger=True)
+    return Signer(lambda: connector.open("signer"), token, revive, keeps_ledger=True)
 
 
 def once_signer(places: Places, socket: Path, token: bytes) -> Signer:
@@ -295,4 +296,4 @@ def once_signer(places: Places, socket: Path, token: bytes) -> Signer:
     facts = socket.lstat() if socket.parent == places.runtime_dir and socket.exists() else None
     if facts is None or not stat.S_ISSOCK(facts.st_mode) or facts.st_uid != os.getuid():
         raise NotAllowed(f"{socket} is not a signer's socket in {places.runtime_dir}")
-    return Signer(socket, token, lambda: None, keeps_ledger=False)
+    return Signer(lambda: open_channel(socket), token, lambda: None, keeps_ledger=False)

@@ -7,13 +7,11 @@ from bernstein_rederiver.journal import Journal
 from bernstein_rederiver.service import RederiverService
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.server import serve
-from bernstein_runtime.supervisor import Supervisor
 
 
 def run(started: Started) -> None:
     """Until stopped or idle. Raises BernsteinError."""
-    supervisor = Supervisor(started.places, started.environ)
-    service = RederiverService(Journal(started.places, supervisor))
+    service = RederiverService(Journal(started.connector()))
 
     def register(server: grpc.Server) -> str:
         rederiver_pb2_grpc.add_RederiverServiceServicer_to_server(service, server)

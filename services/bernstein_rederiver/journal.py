@@ -6,23 +6,20 @@ import grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_runtime import limits
-from bernstein_runtime.channel import open_channel
-from bernstein_runtime.places import Places
+from bernstein_runtime.connector import Connector
 from bernstein_runtime.status import error_from
-from bernstein_runtime.supervisor import Supervisor
 
 
 class Journal:
     """Opens a channel a read: reads are long and rare."""
 
-    def __init__(self, places: Places, supervisor: Supervisor) -> None:
-        self._places = places
-        self._supervisor = supervisor
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
 
     def read(self, run_id: str) -> tuple[str, Iterator[bytes]]:
         """The run that is meant, and its journal's stored bytes. Raises RunNotFound."""
-        self._supervisor.ensure("journal")
-        channel = open_channel(self._places.socket("journal"))
+        self._connector.ensure("journal")
+        channel = self._connector.open("journal")
         answers = journal_pb2_grpc.JournalServiceStub(channel).ReadJournal(
             journal_pb2.ReadJournalRequest(run_id=run_id),
             timeout=limits.LONG_CALL_TIMEOUT_SECONDS,

@@ -10,7 +10,7 @@ from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.config import SignerConfig, load_table
 from bernstein_runtime.places import make_secrets
 from bernstein_runtime.process import Started
-from bernstein_runtime.server import serve
+from bernstein_runtime.server import Listener, serve
 from bernstein_signer.key import Key, create_key, load_key_file, write_new
 from bernstein_signer.ledger import LEDGER_FILE, Ledger
 from bernstein_signer.mac import mac_keys_from
@@ -24,9 +24,7 @@ SEAL_PUBLIC_KEY_FILE: Final = "seal-key.pub.pem"
 
 def run(started: Started) -> None:
     """Serve the project until stopped or idle. Raises BernsteinError."""
-    if not started.token:
-        # Without it anybody at the socket could have things signed.
-        raise InvalidInput("no token on stdin; let the supervisor start the signer")
+    listener = _listener(started)
     places = started.places
     folder = make_secrets(places, SIGNER_FOLDER)
     config = load_table(SignerConfig, "signer", places.state_dir, started.environ)
@@ -35,7 +33,19 @@ def run(started: Started) -> None:
     ledger = Ledger(folder, key, SystemClock())
     mac_keys = mac_keys_from(config.audit_key_file, started.environ)
     signer = ResidentSigner(ledger, receipt_key_from(config), mac_keys)
-    serve(started.listener(started.token), registration(signer), finish=ledger.close)
+    serve(listener, registration(signer), finish=ledger.close)
+
+
+def _listener(started: Started) -> Listener:
+    """Where the signer listens; never where just anybody could have things signed."""
+    listener = started.listener(started.token)
+    if listener.address and listener.tls is None:
+        raise InvalidInput("[listen]: the signer listens with a certificate only; set [tls]")
+    if not listener.address and not started.token:
+        raise InvalidInput(
+            "no token on stdin; let the supervisor start the signer, or set [listen] and [tls]"
+        )
+    return listener
 
 
 def open_seal_key(folder: Path) -> Key:

@@ -27,12 +27,16 @@ from tests.postgres_server import OWNER, SERVICE, PostgresServer
 from bernstein_cli import exit_codes
 from bernstein_cli.main import cli
 from bernstein_cli.peer import knows_peer
+from bernstein_runtime.config import TABLES as TABLES_OF_CONFIGURATION
 from bernstein_runtime.config import (
+    FleetConfig,
     GatewayConfig,
+    ListenConfig,
     RecorderConfig,
     SignerConfig,
     StoreConfig,
     SupervisorConfig,
+    TlsConfig,
 )
 from bernstein_tour.model_server import ModelServer
 
@@ -287,6 +291,9 @@ def test_every_exit_code_is_explained() -> None:
 @pytest.mark.parametrize(
     ("table", "kind"),
     [
+        ("fleet", FleetConfig),
+        ("listen", ListenConfig),
+        ("tls", TlsConfig),
         ("supervisor", SupervisorConfig),
         ("store", StoreConfig),
         ("recorder", RecorderConfig),
@@ -298,6 +305,6 @@ def test_the_example_configuration_has_every_setting_with_its_default(
     table: str, kind: Any
 ) -> None:
     example = tomllib.loads((ROOT / "deploy" / "example.toml").read_text())
-    assert set(example) == {"supervisor", "store", "recorder", "signer", "gateway"}
+    assert set(example) == set(TABLES_OF_CONFIGURATION)
     defaults = kind()
     assert example[table] == {each.name: getattr(defaults, each.name) for each in fields(kind)}

@@ -1,0 +1,156 @@
+"""A channel to one service of a fleet: to the first host that answers, with the newest certificate.
+
+To its users it is a gRPC channel like any other. Calls in flight stay where they began; the next
+ones go where the service answers now.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+import grpc
+
+from bernstein_formats.errors import BernsteinError, Unavailable, Untrusted
+from bernstein_runtime.channel import Target
+from bernstein_runtime.fleet import Fleet
+from bernstein_runtime.origin import origin_metadata
+from bernstein_runtime.tls import Renewing
+from bernstein_runtime.unreachable import Place, why_unreachable
+
+# A host that froze takes connections and says nothing; it is left after so long.
+CONNECT_SECONDS: Final = 3.0
+_DECIDED: Final = (
+    grpc.ChannelConnectivity.READY,
+    grpc.ChannelConnectivity.TRANSIENT_FAILURE,
+    grpc.ChannelConnectivity.SHUTDOWN,
+)
+
+
+class FleetLink:
+    """The connection behind such channels, one a service and process. Thread-safe."""
+
+    def __init__(self, fleet: Fleet, service: str) -> None:
+        """Connects at the first `reach`. Raises KeyUnusable."""
+        self._fleet = fleet
+        self._service = service
+        self._renewing = Renewing(fleet.tls) if fleet.tls else None
+        self._lock = threading.RLock()
+        self._index = 0
+        self._target: Target | None = None
+        self._channel: grpc.Channel | None = None
+        # Let go of, for calls that are still in flight there.
+        self._former: grpc.Channel | None = None
+
+    def reach(self) -> None:
+        """Have a host that answers, another one if need be. Raises Unavailable, Untrusted."""
+        silent: list[Place] = []
+        with self._lock:
+            for _ in self._fleet.endpoints:
+                if _answers(self.channel()):
+                    return
+                silent.append(Place(self._service, self._fleet.endpoints[self._index]))
+                self._index = (self._index + 1) % len(self._fleet.endpoints)
+        raise _summed([why_unreachable(place, self._fleet.tls) for place in silent])
+
+    def target(self) -> Target:
+        """Where new calls go."""
+        if self._renewing is not None:
+            self._renewing.renewed()
+        address = self._fleet.endpoints[self._index].address(self._service)
+        return Target(address, self._renewing.identity if self._renewing else None)
+
+    def channel(self) -> grpc.Channel:
+        """A channel to the target."""
+        with self._lock:
+            target = self.target()
+            if target != self._target or self._channel is None:
+                if self._former is not None:
+                    self._former.close()
+                self._former, self._channel = self._channel, target.open()
+                self._target = target
+            return self._channel
+
+    def close(self) -> None:
+        """End all calls."""
+        with self._lock:
+            for each in (self._channel, self._former):
+                if each is not None:
+                    each.close()
+            self._channel = self._former = None
+
+
+class FleetChannel(grpc.Channel):
+    """A view of a link that says with each call whose runs are meant."""
+
+    def __init__(self, link: FleetLink, origin: str) -> None:
+        self._link = link
+        self._said = origin_metadata(origin)
+
+    def unary_unary(self, method: str, *how: Any, **more: Any) -> Any:
+        return self._calls("unary_unary", method, how, more)
+
+    def unary_stream(self, method: str, *how: Any, **more: Any) -> Any:
+        return self._calls("unary_stream", method, how, more)
+
+    def stream_unary(self, method: str, *how: Any, **more: Any) -> Any:
+        return self._calls("stream_unary", method, how, more)
+
+    def stream_stream(self, method: str, *how: Any, **more: Any) -> Any:
+        return self._calls("stream_stream", method, how, more)
+
+    def subscribe(self, callback: Callable[..., None], try_to_connect: bool = False) -> None:
+        self._link.channel().subscribe(callback, try_to_connect)
+
+    def unsubscribe(self, callback: Callable[..., None]) -> None:
+        self._link.channel().unsubscribe(callback)
+
+    def close(self) -> None:
+        """The link is its owner's to close."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _calls(
+        self, kind: str, method: str, how: tuple[Any, ...], more: dict[str, Any]
+    ) -> Callable[..., Any]:
+        made: tuple[grpc.Channel | None, Any] = (None, None)
+
+        def call(request: Any, *, metadata: Any = (), **options: Any) -> Any:
+            nonlocal made
+            channel = self._link.channel()
+            known, send = made
+            if known is not channel:
+                send = getattr(channel, kind)(method, *how, **more)
+                made = (channel, send)
+            return send(request, metadata=(*(metadata or ()), self._said), **options)
+
+        return call
+
+
+def _answers(channel: grpc.Channel) -> bool:
+    """Whether it is connected, after an attempt if it was not."""
+    decided = threading.Event()
+    states: list[grpc.ChannelConnectivity] = []
+
+    def on_state(state: grpc.ChannelConnectivity) -> None:
+        states.append(state)
+        if state in _DECIDED:
+            decided.set()
+
+    channel.subscribe(on_state, try_to_connect=True)
+    try:
+        return decided.wait(CONNECT_SECONDS) and states[-1] is grpc.ChannelConnectivity.READY
+    finally:
+        channel.unsubscribe(on_state)
+
+
+def _summed(problems: list[BernsteinError]) -> BernsteinError:
+    """One error for all hosts; what no waiting mends only where that holds for each of them."""
+    if len(problems) == 1:
+        return problems[0]
+    texts = "; ".join(problem.message for problem in problems)
+    lasting = all(isinstance(each, Untrusted) for each in problems)
+    return Untrusted(texts) if lasting else Unavailable(texts)
