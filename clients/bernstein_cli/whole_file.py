@@ -10,17 +10,17 @@ from typing import IO
 from bernstein_formats.errors import Conflict, StoreFailed
 
 
-def write_new_file(path: Path, data: bytes) -> None:
+def write_new_file(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file that is not there yet, whole or not at all. Raises Conflict, StoreFailed."""
     if path.exists():
         raise Conflict(f"{path} is there already and stays; name another file", path=path)
-    replace_file(path, data)
+    replace_file(path, data, mode)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Have a file hold other bytes. Raises StoreFailed."""
     try:
-        with replacing(path) as file:
+        with replacing(path, mode) as file:
             file.write(data)
     except OSError as error:
         raise StoreFailed(f"cannot write {path}: {error.strerror}", path=path) from error

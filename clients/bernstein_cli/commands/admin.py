@@ -1,4 +1,4 @@
-"""`bernstein admin`: what the operator of a project or of a fleet does to its store."""
+"""`bernstein admin`: what the operator of a project or of a fleet does to it."""
 
 import click
 
@@ -9,9 +9,10 @@ COMMANDS = {
     "migrate": (f"{_MODULE}migrate:migrate", "Bring a database's tables up to date."),
     "export": (f"{_MODULE}export:export", "Write a run's files, byte for byte, to a folder."),
     "import": (f"{_MODULE}import:import_", "Take in whole runs, byte for byte, from a folder."),
+    "pki": (f"{_MODULE}pki:pki", "Make certificates for a fleet, by a small private CA."),
 }
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def admin() -> None:
-    """Look after the store that runs are kept in: files, or PostgreSQL."""
+    """Look after what runs are kept in and, in a fleet, after who may reach them."""
