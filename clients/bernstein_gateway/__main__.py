@@ -97,6 +97,7 @@ async def _until_stopped(
         asyncio.create_task(server.serve(sockets=[each]))
         for server, each in zip(servers, sockets, strict=True)
     ]
+    started.readiness.watch(lambda: None)
     while (
         not stopping.is_set()
         and started.lock.is_current()

@@ -99,7 +99,24 @@ class TlsConfig:
     ca_file: str = ""
 
 
-TABLES = ("fleet", "gateway", "listen", "recorder", "signer", "store", "supervisor", "tls")
+@dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """`[metrics]`: where Prometheus and probes find a service over plain HTTP; nowhere without."""
+
+    endpoint: str = ""
+
+
+TABLES = (
+    "fleet",
+    "gateway",
+    "listen",
+    "metrics",
+    "recorder",
+    "signer",
+    "store",
+    "supervisor",
+    "tls",
+)
 # Variables with a shorter name than their table and setting give.
 SHORT_NAMES = {"BERNSTEIN_SVC_FLEET_ENDPOINT": "BERNSTEIN_SVC_ENDPOINT"}
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from bernstein_formats.errors import BernsteinError, DiskFull, StoreFailed
+from bernstein_runtime import limits
 
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_OURS = "make it readable and writable for this user"
@@ -42,6 +43,23 @@ def failed(path: Path, error: OSError) -> BernsteinError:
         )
     advice = ADVICE.get(error.errno or 0, _OTHERWISE)
     return StoreFailed(f"{path}: {error.strerror or error}; {advice}", path=path)
+
+
+def free_bytes(folder: Path) -> int:
+    """Room for this user on a folder's file system. Raises StoreFailed."""
+    try:
+        facts = os.statvfs(folder)
+    except OSError as error:
+        raise failed(folder, error) from error
+    return facts.f_bavail * facts.f_frsize
+
+
+def check_room(folder: Path) -> None:
+    """Raise DiskFull where not even one message fits any more, StoreFailed where none could."""
+    check_folder(folder)
+    nearest = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    if free_bytes(nearest) < limits.MESSAGE_BYTES_MAX:
+        raise DiskFull(f"no space left for {folder}; make room", path=folder)
 
 
 def check_folder(folder: Path) -> None:

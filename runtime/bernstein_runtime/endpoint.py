@@ -9,7 +9,7 @@ from bernstein_formats.errors import InvalidInput
 
 BASE_PORT: Final = 7431
 # In the order of their ports.
-SERVICES: Final = ("journal", "recorder", "rederiver", "signer", "gateway")
+SERVICES: Final = ("journal", "recorder", "rederiver", "signer", "gateway", "proxy")
 _BRACKETED: Final = re.compile(
     r"\[(?P<host>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\](?::(?P<port>[0-9]{1,5}))?"
 )
@@ -35,14 +35,14 @@ class Endpoint:
         return f"{host}:{self.port(service)}"
 
 
-def parse_endpoint(text: str, where: str) -> Endpoint:
+def parse_endpoint(text: str, where: str, base_port: int = BASE_PORT) -> Endpoint:
     """One `host[:base port]`; `where` names the setting. Raises InvalidInput."""
     found = _NAMED.fullmatch(text) or _BRACKETED.fullmatch(text)
-    port = int(found["port"] or BASE_PORT) if found else 0
+    port = int(found["port"] or base_port) if found else 0
     if found is None or not 1 <= port <= 65536 - len(SERVICES):
         raise InvalidInput(
-            f"{where}: {text!r} is no host[:port]; write db1.example, db1.example:{BASE_PORT} or"
-            f" [::1]:{BASE_PORT}, where the port is that of the journal"
+            f"{where}: {text!r} is no host[:port]; write db1.example, db1.example:{base_port} or"
+            f" [::1]:{base_port}, where the port is that of the journal"
         )
     return Endpoint(found["host"], port)
 

@@ -12,19 +12,21 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from bernstein_formats.errors import BernsteinError, InvalidInput
-from bernstein_runtime.config import ListenConfig, SupervisorConfig, load_table
+from bernstein_runtime import metrics
+from bernstein_runtime.config import ListenConfig, MetricsConfig, SupervisorConfig, load_table
 from bernstein_runtime.connector import Connector, connector_for
 from bernstein_runtime.endpoint import Endpoint, is_loopback, parse_endpoint
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.logs import configure_logs
 from bernstein_runtime.places import Places, make_state, places_for
+from bernstein_runtime.readiness import Readiness
 from bernstein_runtime.refusal import refusal_of
 from bernstein_runtime.server import Listener
 from bernstein_runtime.supervisor import Supervisor
@@ -32,6 +34,7 @@ from bernstein_runtime.tls import tls_files
 
 # A service whose supervisor was killed finishes its calls before it gives the lock up.
 LOCK_WAIT_SECONDS = 12.0
+METRICS_BASE_PORT = 7441
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Started:
     parent: int | None
     idle_seconds: float
     lock: LockFile
+    readiness: Readiness = field(default_factory=Readiness)
 
     def listener(self, token: bytes = b"") -> Listener:
         """Where the service is reached: its own socket, or as `[listen]` says.
@@ -54,19 +58,37 @@ class Started:
         socket = self.places.socket(self.name)
         listen = self.listens_at()
         if listen is None:
-            is_current = self.lock.is_current
-            return Listener(socket, self.idle_seconds, token, self.parent, is_current)
+            return Listener(
+                socket,
+                self.idle_seconds,
+                token,
+                self.parent,
+                self.lock.is_current,
+                readiness=self.readiness,
+            )
         return Listener(
             socket,
             math.inf,
             holds_place=self.lock.is_current,
             address=listen.address(self.name),
             tls=tls_files(self.places.state_dir, self.environ),
+            readiness=self.readiness,
         )
 
     def connector(self) -> Connector:
         """To the services that this one calls, by its own certificate. Raises InvalidInput."""
         return connector_for(Supervisor(self.places, self.environ), self.environ)
+
+    def observed(self) -> AbstractContextManager[None]:
+        """While it lasts Prometheus and probes find what `[metrics]` promises them."""
+        config = load_table(MetricsConfig, "metrics", self.places.state_dir, self.environ)
+        if not config.endpoint:
+            return nullcontext()
+        endpoint = parse_endpoint(config.endpoint, "[metrics] endpoint", METRICS_BASE_PORT)
+        metrics.enable(self.name)
+        from bernstein_runtime.observation import pages  # noqa: PLC0415 - needs what may be absent
+
+        return pages(endpoint, self.name, self.readiness, self.places, self.environ)
 
     def listens_at(self) -> Endpoint | None:
         """The endpoint of `[listen]`; None where the service has a socket. Raises InvalidInput."""
@@ -97,7 +119,7 @@ def service_process(name: str, run: Callable[[Started], None]) -> None:
     refusals = _own_stdout()
     try:
         started = _started(name, Path(sys.argv[1]), os.environ)
-        with started.lock:
+        with started.lock, started.observed():
             run(started)
     except BernsteinError as error:
         structlog.get_logger().error("refused", reason=error.reason, error=error.message)

@@ -22,9 +22,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bernstein_formats.errors import BernsteinError, NotAllowed, StoreFailed, Unavailable
-from bernstein_runtime import limits, trace
+from bernstein_runtime import limits, metrics, trace
 from bernstein_runtime.call_facts import CallFacts
 from bernstein_runtime.caller import Caller, caller_of
+from bernstein_runtime.readiness import Readiness
 from bernstein_runtime.status import DETAILS_KEY, code_of, details_of, printable
 from bernstein_runtime.tls import TlsFiles, listener_credentials
 
@@ -145,7 +146,10 @@ class Boundary(grpc.ServerInterceptor):
         finally:
             self._activity.ended()
             method = method.rsplit("/", 1)[-1]
-            log.info("rpc", method=method, ms=round((time.monotonic() - began) * 1000, 1), **said)
+            seconds = time.monotonic() - began
+            metrics.RPCS.add(1, method, str(said.get("reason", "OK")))
+            metrics.RPC_SECONDS.observe(seconds, method)
+            log.info("rpc", method=method, ms=round(seconds * 1000, 1), **said)
 
     def _admit(self, caller: Caller, context: grpc.ServicerContext) -> None:
         """Raises NotAllowed, Unavailable. The one place where it is decided who may call what."""
@@ -173,12 +177,14 @@ class Listener:
     # Where services of a fleet are reached, and with which certificate.
     address: str = ""
     tls: TlsFiles | None = None
+    readiness: Readiness = field(default_factory=Readiness)
 
 
 def serve(
     listener: Listener,
     register: Callable[[grpc.Server], str],
     *,
+    check: Callable[[], None] = lambda: None,
     busy: Callable[[], bool] = lambda: False,
     finish: Callable[[], None] = lambda: None,
     streams_max: int = 0,
@@ -186,7 +192,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM, SIGINT, idleness or the loss of the state folder.
 
-    `register` adds the servicer and names it.
+    `register` adds the servicer and names it. `check` raises what keeps it from its work: then its
+    health is NOT_SERVING, while that of the process (no name) says whether it lives.
     `busy` keeps an idle server alive; `finish` runs last, when no call is in flight any more.
     Streams without an end have threads beside the usual ones; `end_streams` ends them at a stop.
     """
@@ -202,21 +209,31 @@ def serve(
         interceptors=[Boundary(activity, listener.token, stopping)],
         options=[*OPTIONS, CONNECTION_AGE_OPTION] if listener.tls else OPTIONS,
     )
-    health_of = _add_standard_services(server, register(server))
+    name = register(server)
+    health_of = _add_standard_services(server, name)
     where = _bind(server, listener)
     server.start()
     log.info("serving", socket=where, tls=listener.tls is not None, pid=os.getpid())
+    listener.readiness.watch(check)
+    _tell(health_of, name, listener.readiness)
     while not stopping.wait(TICK_SECONDS):
+        _tell(health_of, name, listener.readiness)
         if not listener.holds_place():
             log.error("displaced", error="the state folder was removed or replaced")
             stopping.set()
         elif activity.idle_seconds() >= listener.idle_seconds and not busy():
             stopping.set()
     log.info("stopping")
+    listener.readiness.stop()
     health_of.enter_graceful_shutdown()
     end_streams()
     server.stop(grace=STOP_GRACE_SECONDS).wait()
     finish()
+
+
+def _tell(health_of: health.HealthServicer, name: str, readiness: Readiness) -> None:
+    status = health_pb2.HealthCheckResponse
+    health_of.set(name, status.NOT_SERVING if readiness.refusal else status.SERVING)
 
 
 def _watch(parent: int, stopping: threading.Event) -> None:
@@ -231,8 +248,7 @@ def _add_standard_services(server: grpc.Server, name: str) -> health.HealthServi
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     names: Sequence[str] = (name, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
-    for each in ("", name):
-        servicer.set(each, health_pb2.HealthCheckResponse.SERVING)
+    servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     return servicer
 
 

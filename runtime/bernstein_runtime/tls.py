@@ -131,6 +131,19 @@ def tls_files(state_dir: Path, environ: Mapping[str, str]) -> TlsFiles | None:
     return TlsFiles(Path(config.certificate_file), Path(config.key_file), Path(config.ca_file))
 
 
+def expires_at(files: TlsFiles) -> float:
+    """Unix time at which the certificate ends. Raises KeyUnusable."""
+    from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415 - takes long to load
+
+    try:
+        (certificate, *_) = load_pem_x509_certificates(_contents(files.certificate))
+    except ValueError as error:
+        raise KeyUnusable(
+            f"{files.certificate} holds no PEM certificate", path=files.certificate
+        ) from error
+    return certificate.not_valid_after_utc.timestamp()
+
+
 def listener_credentials(files: TlsFiles) -> grpc.ServerCredentials:
     """For a port where every caller shows a certificate. Raises KeyUnusable."""
     renewing = Renewing(files)

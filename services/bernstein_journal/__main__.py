@@ -69,6 +69,7 @@ def run(started: Started) -> None:
         serve(
             started.listener(),
             register,
+            check=store.check,
             streams_max=limits.WATCHERS_MAX,
             end_streams=watchers.stop,
         )

@@ -25,6 +25,7 @@ from bernstein_formats.errors import (
 )
 from bernstein_formats.spine import SpineFields
 from bernstein_journal.acknowledged_rows import AUDIT_TARGET
+from bernstein_runtime.metrics import PENDING_MACS
 from bernstein_store.store import Store
 
 QUEUE: Final = "svc/pending-macs.json"
@@ -78,6 +79,8 @@ class PendingMacs:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_away = False
+        # What this store's part of the metric is; a process may serve several.
+        self._counted = 0
         with self._lock:
             self._see_to_retries(self._rows())
 
@@ -133,7 +136,13 @@ class PendingMacs:
         return True
 
     def _rows(self) -> list[WaitingRow]:
-        return _loaded(self._store.get(QUEUE))
+        rows = _loaded(self._store.get(QUEUE))
+        self._count(len(rows))
+        return rows
+
+    def _count(self, waiting: int) -> None:
+        PENDING_MACS.add(waiting - self._counted)
+        self._counted = waiting
 
     def _kept(self, row: WaitingRow) -> list[WaitingRow]:
         """Keep a row behind those that wait; all of them."""
@@ -150,6 +159,7 @@ class PendingMacs:
             for row in rows
         ]
         self._store.put(QUEUE, spelled(members).encode() + b"\n")
+        self._count(len(rows))
 
     def _see_to_retries(self, rows: Sequence[WaitingRow]) -> None:
         if rows and (self._thread is None or not self._thread.is_alive()):

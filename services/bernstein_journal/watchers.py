@@ -11,6 +11,7 @@ from bernstein_formats.errors import InvalidInput, LimitExceeded, TooManyStreams
 from bernstein_formats.journal_reader import is_blank
 from bernstein_formats.journal_repair import physical_lines
 from bernstein_runtime import limits
+from bernstein_runtime.metrics import OPEN_FOLLOWERS
 from bernstein_store.store import Store
 
 # What is sent at once, and the largest row that a message can carry.
@@ -97,12 +98,14 @@ class Watchers:
                     f"{limits.WATCHERS_MAX} streams are watched already; try again later"
                 )
             self._count += 1
+            OPEN_FOLLOWERS.add()
             self._waiting[run_id].add(woken)
         try:
             yield woken
         finally:
             with self._lock:
                 self._count -= 1
+                OPEN_FOLLOWERS.add(-1)
                 self._waiting[run_id].discard(woken)
                 if not self._waiting[run_id]:
                     del self._waiting[run_id]

@@ -22,6 +22,7 @@ from bernstein_formats.errors import (
 from bernstein_journal.run_log import Append, Appended, Batch, RunLog
 from bernstein_runtime import limits
 from bernstein_runtime.clock import Clock
+from bernstein_runtime.metrics import QUEUED_APPENDS
 from bernstein_store.store import Store
 
 OPEN_RUNS_MAX = 64
@@ -73,6 +74,7 @@ class Writer:
             self._queue.put_nowait(_Pending(request, answer))
         except queue.Full:
             raise QueueFull("too many appends are waiting; try again") from None
+        QUEUED_APPENDS.add()
         return answer.result()
 
     @contextmanager
@@ -119,6 +121,7 @@ class Writer:
                 taken.append(self._queue.get_nowait())
             except queue.Empty:
                 break
+        QUEUED_APPENDS.add(-sum(isinstance(each, _Pending) for each in taken))
         return taken
 
     def _store_all(self, by_run: dict[str, list[_Pending]]) -> None:

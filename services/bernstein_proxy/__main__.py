@@ -20,6 +20,7 @@ from bernstein_proxy.app import Agents
 from bernstein_proxy.control import LINE_BYTES_MAX, Control
 from bernstein_proxy.lanes import Lanes
 from bernstein_proxy.redaction_key import redaction_key
+from bernstein_runtime.disk import check_folder
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.stopping import stop_event
 
@@ -98,6 +99,7 @@ async def _private(start: Callable[[], Awaitable[_Made]]) -> _Made:
 
 async def _until_stopped(started: Started, lanes: Lanes) -> None:
     stopping = stop_event(started.parent)
+    started.readiness.watch(lambda: check_folder(started.places.sdd_dir))
     used_at = time.monotonic()
     while not stopping.is_set() and time.monotonic() - used_at < started.idle_seconds:
         await lanes.end_idle()

@@ -23,6 +23,7 @@ from bernstein_proxy.run_log import Make, RecordedRun, RunLog
 from bernstein_proxy.tool_server import ToolServer
 from bernstein_proxy.upstream import Upstream
 from bernstein_runtime import limits
+from bernstein_runtime.metrics import EXCHANGES, OPEN_LANES
 
 LANES_MAX: Final = 1024
 TEXTS_LISTED_MAX: Final = 20
@@ -137,6 +138,7 @@ class Lane:
             self.fail(f"request {seq} is not recorded: {error.message} [{error.reason}]")
             return None
         self.recorded += 1
+        EXCHANGES.add()
         self.cut += not exchange.answer.is_whole
         return exchange
 
@@ -250,6 +252,7 @@ class Lanes:
                 lane.replay = run_log.lane(wanted.lane)
                 lane.order = run_log.order(wanted.lane) if wanted.in_order else None
             self._open[lane.token] = lane
+            OPEN_LANES.add()
             return lane
 
     def find(self, token: str) -> Lane | None:
@@ -260,7 +263,8 @@ class Lanes:
 
     async def close(self, lane: Lane, *, is_left: bool = False) -> dict[str, object]:
         """End a lane and give its account; of one that was left, rows not written yet go."""
-        self._open.pop(lane.token, None)
+        if self._open.pop(lane.token, None) is not None:
+            OPEN_LANES.add(-1)
         await lane.finish()
         if lane.rows and not is_left:
             await lane.log.write(lane.rows)

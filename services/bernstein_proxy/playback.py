@@ -20,6 +20,7 @@ from bernstein_proxy.lanes import Lane
 from bernstein_proxy.requests import Asked, error_response, read_request
 from bernstein_proxy.run_log import RecordedRun
 from bernstein_proxy.sending import Stream
+from bernstein_runtime.metrics import REPLAY_MISSES
 
 # Recorded requests that a miss is compared with.
 COMPARED_MAX: Final = 200
@@ -147,6 +148,7 @@ async def _finish(out: Stream, answer: Answer) -> web.StreamResponse:
 async def _miss(
     miss: NoAnswer, whole: HttpRequest, found: Keyed, lane: Lane, replay: LaneReplay
 ) -> str:
+    REPLAY_MISSES.add()
     near = None
     if miss.kind is MissKind.NOT_RECORDED:
         assert isinstance(lane.log, RecordedRun)

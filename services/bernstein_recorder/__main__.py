@@ -47,7 +47,7 @@ def run(started: Started) -> None:
         exchanges.close()
         store.close()
 
-    serve(started.listener(), register, busy=sessions.busy, finish=finish)
+    serve(started.listener(), register, check=store.check, busy=sessions.busy, finish=finish)
 
 
 def main() -> None:

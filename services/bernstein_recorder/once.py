@@ -13,6 +13,7 @@ from bernstein_formats.errors import (
     RequestIdReused,
     Unavailable,
 )
+from bernstein_runtime.metrics import REPLAY_MISSES
 
 Outcome = TypeVar("Outcome")
 # A retry comes within seconds; what is remembered here need not last longer.
@@ -62,6 +63,7 @@ class Once(Generic[Outcome]):
             asked.future.set_result(outcome)
             self._remember(asked, self._size_of(outcome))
         except ReplayMissError as miss:
+            REPLAY_MISSES.add()
             asked.future.set_exception(miss)
             self._remember(asked, len(miss.message))
         except BernsteinError as failure:

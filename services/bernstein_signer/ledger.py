@@ -35,6 +35,7 @@ from bernstein_formats.seal import (
 )
 from bernstein_runtime.clock import Clock
 from bernstein_runtime.disk import failed
+from bernstein_runtime.metrics import LEDGER_BYTES, LEDGER_ENTRIES, SEALED_RUNS
 from bernstein_signer.key import Key
 from bernstein_store.durable import stop_for_good, write_all
 
@@ -115,6 +116,7 @@ class Ledger:
                         run_id=run.run_id,
                     )
                 newest = self._append(run, head, None)
+                SEALED_RUNS.add()
             return Seal(newest, self._key.public_key)
 
     def note_receipt(self, run: Run, head: Head, receipt: ReceiptMade) -> None:
@@ -177,6 +179,8 @@ class Ledger:
         run = Run(entry.body.origin, entry.body.run_id)
         self._newest[run, entry.body.kind] = len(self)
         self._ends.append(self._size + len(line) + 1)
+        LEDGER_ENTRIES.add()
+        LEDGER_BYTES.add(len(line) + 1)
         self._head_hash = sha256(line).hexdigest()
 
     @property

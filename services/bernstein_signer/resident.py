@@ -8,6 +8,7 @@ from typing import Final
 from bernstein_formats.errors import InvalidInput, KeyUnusable, LedgerRefused
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.config import SignerConfig, load_table
+from bernstein_runtime.disk import check_room
 from bernstein_runtime.places import make_secrets
 from bernstein_runtime.process import Started
 from bernstein_runtime.server import Listener, serve
@@ -33,7 +34,7 @@ def run(started: Started) -> None:
     ledger = Ledger(folder, key, SystemClock())
     mac_keys = mac_keys_from(config.audit_key_file, started.environ)
     signer = ResidentSigner(ledger, receipt_key_from(config), mac_keys)
-    serve(listener, registration(signer), finish=ledger.close)
+    serve(listener, registration(signer), check=lambda: check_room(folder), finish=ledger.close)
 
 
 def _listener(started: Started) -> Listener:

@@ -23,6 +23,7 @@ from bernstein_formats.acknowledged import (
     read_marks,
 )
 from bernstein_formats.errors import ForeignWriter, RowsMissing, StoreFailed
+from bernstein_runtime import metrics
 from bernstein_runtime.disk import failed
 from bernstein_runtime.regular_file import open_descriptor, open_regular, read_regular
 from bernstein_store.durable import make_folder, replace, stop_for_good, sync_folder, write_all
@@ -78,6 +79,11 @@ class FileLog:
         return [mark for mark in self._marks.found if mark.request_id]
 
     def append(self, data: bytes, marks: Sequence[Mark]) -> None:
+        with metrics.appending(data):
+            self._append(data, marks)
+        self._changed()
+
+    def _append(self, data: bytes, marks: Sequence[Mark]) -> None:
         if self._foreign_writer is not None:
             raise self._foreign_writer
         if self._file < 0:
@@ -100,7 +106,6 @@ class FileLog:
             stop_for_good(self._path, error)
         self._confirm(end, marks[-1].answer)
         self._size = end
-        self._changed()
 
     def catch_up(self) -> Sequence[Mark]:
         if self._foreign_writer is not None:

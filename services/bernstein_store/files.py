@@ -14,7 +14,7 @@ from bernstein_formats.errors import (
     RunNotFound,
     StoreFailed,
 )
-from bernstein_runtime.disk import check_folder, failed
+from bernstein_runtime.disk import check_room, failed
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.regular_file import NOT_REGULAR, open_regular, regular_files_below
 from bernstein_store.durable import make_folder, remove_entries, replace, sync_folder
@@ -243,7 +243,7 @@ class FileStore:
         return POLL_SECONDS
 
     def check(self) -> None:
-        check_folder(self._root / "runs")
+        check_room(self._root / "runs")
 
     def where(self, name: str) -> str:
         return str(self._root / name)

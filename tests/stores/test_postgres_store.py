@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from prometheus_client import REGISTRY
 from psycopg import sql
 from tests.postgres_server import OWNER, SERVICE, PostgresServer, open_store
 from tests.suspended import suspend
@@ -22,6 +23,7 @@ from bernstein_formats.errors import (
     StoreFailed,
     Unavailable,
 )
+from bernstein_runtime import metrics
 from bernstein_runtime.config import StoreConfig
 from bernstein_store.postgres import database as database_module
 from bernstein_store.postgres.opening import open_postgres
@@ -151,6 +153,19 @@ def test_who_lost_a_lock_appends_no_more(stores, postgres):
             late.append(b"one\n", [])
     log.append(b"two\n", [])
     assert ours.get(NAME) == b"two\n"
+
+
+def test_a_lost_connection_is_a_retry_that_is_counted(stores, postgres):
+    ours, _ = stores
+    metrics.enable("journal")
+    before = REGISTRY.get_sample_value("bernstein_store_retries_total")
+    postgres.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where usename <> current_user"
+    )
+    ours.put(NAME, b"one\n")
+
+    assert before is not None
+    assert (REGISTRY.get_sample_value("bernstein_store_retries_total") or 0) > before
 
 
 def test_a_reader_of_replaced_content_is_told(stores):

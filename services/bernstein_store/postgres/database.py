@@ -15,6 +15,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from bernstein_formats.errors import Conflict
+from bernstein_runtime import metrics
 from bernstein_store.postgres.failures import failure, passes
 from bernstein_store.postgres.pool import Connection
 from bernstein_store.postgres.watchdog import Watchdog
@@ -167,6 +168,7 @@ class Database:
             return work(connection)
         except psycopg.Error as error:
             if passes(error):
+                metrics.STORE_RETRIES.add()
                 log.warning("connection_lost", place=self.place, error=type(error).__name__)
                 raise _Lost(error) from error
             raise

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bernstein_formats.errors import ForeignWriter
+from bernstein_runtime import metrics
 from bernstein_store.postgres.contents import cut, read_content
 from bernstein_store.postgres.database import Database
 from bernstein_store.postgres.pool import Connection
@@ -87,9 +88,10 @@ class PostgresLog:
             "sizes": [mark.size for mark in asked],
             "answers": [mark.answer for mark in asked],
         }
-        moved = self._database.rows(_APPEND, parameters)
-        if not moved and not self._landed(data, asked):
-            raise self._foreign()
+        with metrics.appending(data):
+            moved = self._database.rows(_APPEND, parameters)
+            if not moved and not self._landed(data, asked):
+                raise self._foreign()
         self._size = end
         self._changed(self._name)
 
