@@ -27,6 +27,7 @@ from bernstein_cli.lazy import LazyGroup
 from bernstein_cli.output import PROGRAM, document, remark, with_outputs
 from bernstein_formats.errors import BernsteinError, StoreFailed
 from bernstein_runtime import VERSION
+from bernstein_runtime.trace import of_command
 
 COMPLETE_VARIABLE = "_BERNSTEIN_COMPLETE"
 JSON_OPTIONS = ("--json", "--as-json")
@@ -105,6 +106,7 @@ def main() -> int:
 
 def run_command(argv: Sequence[str]) -> int:
     """Run one command line, its errors told as they are to be told."""
+    of_command(" ".join([PROGRAM, *(word for word in argv[:1] if word in COMMANDS)]))
     try:
         with cli.make_context(PROGRAM, list(argv), obj=tuple(argv)) as ctx:
             return cli.invoke(ctx) or exit_codes.OK

@@ -6,6 +6,7 @@ A client is imported when it is asked for: a command that needs one pays for one
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -14,6 +15,7 @@ from bernstein_client.service_channel import ServiceChannel
 from bernstein_runtime.connector import Connector, connector_for
 from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
+from bernstein_runtime.traced import traced_command
 
 if TYPE_CHECKING:
     from bernstein_client.copies import CopiesClient
@@ -35,6 +37,7 @@ class Services:
         self._environ = environ
         self._channels: list[ServiceChannel] = []
         self._lock = threading.Lock()
+        self._traced = ExitStack()
 
     @property
     def places(self) -> Places:
@@ -44,6 +47,7 @@ class Services:
     @cached_property
     def connector(self) -> Connector:
         """To this project's services, wherever they are. Raises InvalidInput."""
+        self._traced.enter_context(traced_command(self.places.state_dir, self._environ))
         return connector_for(self.supervisor, self._environ)
 
     @cached_property
@@ -96,6 +100,7 @@ class Services:
             self._channels.clear()
         if "connector" in self.__dict__:
             self.connector.close()
+        self._traced.close()
 
     def __enter__(self) -> Self:
         return self

@@ -21,9 +21,7 @@ class CallFacts:
         self.said: dict[str, object] = {}
         headers = dict(context.invocation_metadata())
         header = headers.get(trace.KEY)
-        self.trace = (trace.trace_in(header) if isinstance(header, str) else None) or (
-            trace.new_trace()
-        )
+        self.trace = trace.trace_in(header) if isinstance(header, str) else None
 
     def of(self, request: Any) -> Any:
         """The same request, or stream of requests, once its ids were noted."""

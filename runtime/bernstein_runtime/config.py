@@ -106,6 +106,13 @@ class MetricsConfig:
     endpoint: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TracingConfig:
+    """`[tracing]`: the OpenTelemetry collector that spans go to; nowhere without."""
+
+    endpoint: str = ""
+
+
 TABLES = (
     "fleet",
     "gateway",
@@ -116,6 +123,7 @@ TABLES = (
     "store",
     "supervisor",
     "tls",
+    "tracing",
 )
 # Variables with a shorter name than their table and setting give.
 SHORT_NAMES = {"BERNSTEIN_SVC_FLEET_ENDPOINT": "BERNSTEIN_SVC_ENDPOINT"}

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from bernstein_formats.errors import InvalidInput
-from bernstein_runtime import VERSION
+from bernstein_runtime import VERSION, trace
 
 # From a sync of a fast disk to a call that times out.
 SECONDS: Final = (
@@ -169,7 +169,7 @@ TABLE: Final = tuple(value for value in list(globals().values()) if isinstance(v
 @contextmanager
 def appending(rows: bytes) -> Iterator[None]:
     """Count these rows once they are durable, and how long that took."""
-    with STORE_SECONDS.timing():
+    with trace.span("append to store", bytes=len(rows)), STORE_SECONDS.timing():
         yield
     APPENDED_ROWS.add(rows.count(b"\n"))
     APPENDED_BYTES.add(len(rows))

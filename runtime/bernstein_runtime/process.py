@@ -31,6 +31,7 @@ from bernstein_runtime.refusal import refusal_of
 from bernstein_runtime.server import Listener
 from bernstein_runtime.supervisor import Supervisor
 from bernstein_runtime.tls import tls_files
+from bernstein_runtime.traced import traced
 
 # A service whose supervisor was killed finishes its calls before it gives the lock up.
 LOCK_WAIT_SECONDS = 12.0
@@ -90,6 +91,10 @@ class Started:
 
         return pages(endpoint, self.name, self.readiness, self.places, self.environ)
 
+    def traced(self) -> AbstractContextManager[None]:
+        """While it lasts a collector is told what `[tracing]` promises it."""
+        return traced(f"bernstein-{self.name}", self.places.state_dir, self.environ, _not_exported)
+
     def listens_at(self) -> Endpoint | None:
         """The endpoint of `[listen]`; None where the service has a socket. Raises InvalidInput."""
         config = load_table(ListenConfig, "listen", self.places.state_dir, self.environ)
@@ -119,13 +124,17 @@ def service_process(name: str, run: Callable[[Started], None]) -> None:
     refusals = _own_stdout()
     try:
         started = _started(name, Path(sys.argv[1]), os.environ)
-        with started.lock, started.observed():
+        with started.lock, started.observed(), started.traced():
             run(started)
     except BernsteinError as error:
         structlog.get_logger().error("refused", reason=error.reason, error=error.message)
         with suppress(OSError):  # whoever started us may be gone
             os.write(refusals, json.dumps(refusal_of(error)).encode() + b"\n")  # noqa: TID251 - not evidence
         sys.exit(1)
+
+
+def _not_exported(text: str) -> None:
+    structlog.get_logger().warning("spans_lost", error=text)
 
 
 def _own_stdout() -> int:

@@ -121,7 +121,10 @@ class Boundary(grpc.ServerInterceptor):
     def _around(
         self, method: str, context: grpc.ServicerContext, facts: CallFacts
     ) -> Iterator[None]:
-        with trace.within(facts.trace), self._logged(method, context, facts.said):
+        with (
+            trace.serving(facts.trace, method.rsplit("/", 1)[-1], facts.said),
+            self._logged(method, context, facts.said),
+        ):
             caller = caller_of(method, context)
             facts.said |= {"caller": caller.name} if caller.name else {}
             self._admit(caller, context)

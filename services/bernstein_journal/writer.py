@@ -23,6 +23,7 @@ from bernstein_journal.run_log import Append, Appended, Batch, RunLog
 from bernstein_runtime import limits
 from bernstein_runtime.clock import Clock
 from bernstein_runtime.metrics import QUEUED_APPENDS
+from bernstein_runtime.trace import Trace, current, within
 from bernstein_store.store import Store
 
 OPEN_RUNS_MAX = 64
@@ -45,6 +46,7 @@ class _Pending:
 
     request: Append
     answer: "Future[Appended]"
+    trace: Trace | None
 
 
 Settled = list[tuple[_Pending, Appended]]
@@ -71,7 +73,7 @@ class Writer:
             raise Unavailable("the journal is stopping; try again")
         answer: Future[Appended] = Future()
         try:
-            self._queue.put_nowait(_Pending(request, answer))
+            self._queue.put_nowait(_Pending(request, answer, current()))
         except queue.Full:
             raise QueueFull("too many appends are waiting; try again") from None
         QUEUED_APPENDS.add()
@@ -155,7 +157,9 @@ class Writer:
         try:
             for _ in range(TRIES_MAX):
                 try:
-                    log.store(batch)
+                    # A batch is of many requests; it is seen as a part of the first one.
+                    with within(settled[0][0].trace if settled else None):
+                        log.store(batch)
                 except ForeignWriter:
                     log.catch_up()
                     batch, settled = _added(log, [pending for pending, _ in settled])

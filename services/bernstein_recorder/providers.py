@@ -12,7 +12,7 @@ from bernstein_formats.errors import InvalidInput, KeyUnusable, ProviderFailed
 from bernstein_formats.llm_calls import CallRequest
 from bernstein_recorder import anthropic, openai
 from bernstein_recorder.dialect import Dialect, Provider
-from bernstein_runtime import limits
+from bernstein_runtime import limits, trace
 from bernstein_runtime.clock import Clock
 from bernstein_runtime.config import RecorderConfig
 
@@ -88,9 +88,10 @@ class Providers:
                 provider=name,
             )
         request = dialect.http_request(provider, call)
-        body = self._connections().post(
-            name, request, lambda status, answer: _refusal(name, call.model, status, answer)
-        )
+        with trace.span("ask provider", "client", provider=name, model=call.model):
+            body = self._connections().post(
+                name, request, lambda status, answer: _refusal(name, call.model, status, answer)
+            )
         return _text_in(name, dialect, body)
 
     def address(self, call: CallRequest, session: Settings) -> str:
