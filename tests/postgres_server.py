@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from bernstein_runtime.config import StoreConfig
-from bernstein_store.postgres.opening import open_postgres
+from bernstein_store.postgres.opening import PostgresStores
 from bernstein_store.postgres.pool import connected
 from bernstein_store.postgres.schema import migrate
 from bernstein_store.postgres.store import PostgresStore
@@ -88,5 +88,17 @@ class PostgresServer:
         )
 
 
-def open_store(url: str, origin: str = "host:project") -> PostgresStore:
-    return open_postgres(StoreConfig(url=url), origin)
+def open_store(
+    url: str, origin: str = "host:project", config: StoreConfig | None = None
+) -> PostgresStore:
+    """One that takes its connections along when it is closed."""
+    stores = PostgresStores(config or StoreConfig(url=url))
+    store = stores.of(origin)
+    forget = store.close
+
+    def close() -> None:
+        forget()
+        stores.close()
+
+    store.close = close  # type: ignore[method-assign]  # see above
+    return store

@@ -39,6 +39,10 @@ class LocalConnector:
         """A channel of the caller's own."""
         return self.target(service).open()
 
+    def for_origin(self, origin: str) -> "LocalConnector":
+        """The same: services of a project know whose they are."""
+        return self
+
     def close(self) -> None:
         """Nothing is kept."""
 

@@ -1,16 +1,14 @@
 """Ending a run: its file is complete, the signer seals it, the seal is kept beside it."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from bernstein_formats import paths
 from bernstein_formats.errors import ForeignWriter, LedgerRefused, Unavailable
-from bernstein_formats.public_key import PublicKey, parse_public_pem
 from bernstein_formats.seal import Seal, parse_seal
 from bernstein_formats.testimony import newest_seal
 from bernstein_journal.acknowledged_rows import AcknowledgedRows
+from bernstein_journal.ledger_view import LedgerView
 from bernstein_journal.signer import Signer
-from bernstein_runtime.regular_file import read_regular
 from bernstein_store.store import Store
 
 TRIES_MAX = 8
@@ -33,23 +31,28 @@ class Sealer:
     """Has runs sealed, and remembers how far the ledger had come."""
 
     def __init__(
-        self, store: Store, origin: str, signer: Callable[[], Signer], seal_key_file: Path
+        self, store: Store, origin: str, signer: Callable[[], Signer], ledger: LedgerView
     ) -> None:
-        """`seal_key_file` holds the public key of the resident signer, once it has one."""
         self._store = store
         self._origin = origin
         self._signer = signer
-        self._seal_key_file = seal_key_file
+        self._ledger = ledger
 
     def check_ledger(self) -> None:
         """Raise LedgerRefused when the signer that sealed here is gone, before a run is begun."""
         known = self._checkpoint()
-        if known is not None and known.public_key != public_key_in(self._seal_key_file):
+        if known is None:
+            return
+        try:
+            key = self._ledger.seal_key()
+        except Unavailable:
+            return  # a fleet's signer, which is back before the run ends
+        if known.public_key != key:
             raise LedgerRefused(
-                f"runs here were sealed with another key than the one in {self._seal_key_file}: "
+                f"runs here were sealed with another key than the one beside {self._ledger.place}: "
                 "the signer's folder was lost, or HOME is another; restore it, or begin a new "
                 "ledger with `bernstein services init --new-ledger`",
-                path=self._seal_key_file,
+                path=self._ledger.place,
             )
 
     def begin_ledger(self) -> None:
@@ -111,11 +114,3 @@ class Sealer:
 
     def _checkpoint(self) -> Seal | None:
         return newest_seal(self._store.get(paths.CHECKPOINT), self._origin)
-
-
-def public_key_in(path: Path) -> PublicKey | None:
-    """The key in a PEM file; None where there is no file. Raises KeyUnusable, OSError."""
-    try:
-        return parse_public_pem(read_regular(path))
-    except FileNotFoundError:
-        return None

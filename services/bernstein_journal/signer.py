@@ -170,6 +170,14 @@ class Signer:
         )
         return found.seal_json
 
+    def seal_key(self) -> bytes:
+        """The public key of seals, PEM."""
+        request = signer_pb2.GetSealKeyRequest()
+        found: signer_pb2.GetSealKeyResponse = self._ask(
+            "GetSealKey", lambda stub, **how: stub.GetSealKey(request, **how)
+        )
+        return found.public_key_pem
+
     def make_spine_row(
         self, previous_line: bytes, entry_count: int, fields: SpineFields
     ) -> MadeSpineRow:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from bernstein_formats import paths
 from bernstein_formats.divergence_report import divergence_report
 from bernstein_formats.errors import (
     BernsteinError,
     JournalError,
+    Unavailable,
 )
 from bernstein_formats.found_seal import FoundSeal, found_seal
 from bernstein_formats.journal_reader import counted
@@ -20,7 +20,9 @@ from bernstein_formats.journal_verify import (
     verify_journal,
 )
 from bernstein_formats.provider_state import ProviderState
-from bernstein_journal.sealing import is_incomplete, public_key_in
+from bernstein_formats.public_key import PublicKey
+from bernstein_journal.ledger_view import LedgerView
+from bernstein_journal.sealing import is_incomplete
 from bernstein_journal.witnesses import Witnesses
 from bernstein_store.store import Store
 
@@ -42,9 +44,9 @@ class RunVerification:
 class Verifier:
     """Verifies where the files are; safe for any number of threads."""
 
-    def __init__(self, store: Store, seal_key_file: Path, witnesses: Witnesses) -> None:
+    def __init__(self, store: Store, ledger: LedgerView, witnesses: Witnesses) -> None:
         self._store = store
-        self._seal_key_file = seal_key_file
+        self._ledger = ledger
         self._witnesses = witnesses
 
     def verify(
@@ -93,7 +95,13 @@ class Verifier:
 
     def _seal(self, run_id: str) -> FoundSeal:
         data = self._store.get(paths.seal_path(run_id))
-        return found_seal(data, run_id, lambda: public_key_in(self._seal_key_file))
+        return found_seal(data, run_id, self._seal_key)
+
+    def _seal_key(self) -> PublicKey | None:
+        try:
+            return self._ledger.seal_key()
+        except Unavailable:
+            return None  # the seal is then checked with the key that it carries, which is said
 
     def _incomplete(self, run_id: str) -> tuple[str, ...]:
         return (INCOMPLETE_NOTE,) if is_incomplete(self._store, run_id) else ()

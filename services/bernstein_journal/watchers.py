@@ -38,11 +38,12 @@ class WatchPlace:
 class Watchers:
     """Safe for any number of threads; each `watch` is one of them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, room: threading.Semaphore) -> None:
+        """`room`: for how many streams there are threads, shared by all origins."""
         self._store = store
+        self._room = room
         self._lock = threading.Lock()
         self._waiting: defaultdict[str, set[threading.Event]] = defaultdict(set)
-        self._count = 0
         self._stopped = False
         # Also how soon a caller that left is noticed.
         self._poll_seconds = store.tell(self.wake)
@@ -92,19 +93,18 @@ class Watchers:
     @contextmanager
     def _registered(self, run_id: str) -> Iterator[threading.Event]:
         woken = threading.Event()
+        if not self._room.acquire(blocking=False):
+            raise TooManyStreams(
+                f"{limits.WATCHERS_MAX} streams are watched already; try again later"
+            )
         with self._lock:
-            if self._count >= limits.WATCHERS_MAX:
-                raise TooManyStreams(
-                    f"{limits.WATCHERS_MAX} streams are watched already; try again later"
-                )
-            self._count += 1
             OPEN_FOLLOWERS.add()
             self._waiting[run_id].add(woken)
         try:
             yield woken
         finally:
+            self._room.release()
             with self._lock:
-                self._count -= 1
                 OPEN_FOLLOWERS.add(-1)
                 self._waiting[run_id].discard(woken)
                 if not self._waiting[run_id]:

@@ -4,7 +4,6 @@ The signer checks all three. What it cannot be asked about is a note, never a ve
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from bernstein_formats import paths
@@ -17,6 +16,7 @@ from bernstein_formats.spine_verify import SpineStatus, verify_spine
 from bernstein_formats.testimony import RememberedSeals, Testimony, newest_seal
 from bernstein_journal.acknowledged_rows import AUDIT_TARGET, AcknowledgedRows
 from bernstein_journal.audit_files import AuditFiles, Segment
+from bernstein_journal.ledger_view import LedgerView
 from bernstein_journal.signer import Signer
 from bernstein_store.store import Store
 
@@ -27,12 +27,11 @@ class Witnesses:
     """Safe for any number of threads."""
 
     def __init__(
-        self, store: Store, origin: str, ledger_file: Path, signer: Callable[[], Signer]
+        self, store: Store, origin: str, ledger: LedgerView, signer: Callable[[], Signer]
     ) -> None:
-        """`ledger_file` is only looked for: without it no signer is started to ask for a seal."""
         self._store = store
         self._origin = origin
-        self._ledger_file = ledger_file
+        self._ledger = ledger
         self._signer = signer
         self._audit = AuditFiles(store)
         self._rows = AcknowledgedRows(store)
@@ -50,7 +49,7 @@ class Witnesses:
 
     def sealed(self, run_id: str) -> JournalSeal | None:
         """What the ledger knows a run to be sealed with. Raises what asking the signer raises."""
-        if not self._ledger_file.exists():
+        if not self._ledger.is_there():
             return None
         answer = self._signer().find_seal(self._origin, run_id)
         if not answer or self._store.get(paths.interim_seal_path(run_id)) == answer:
@@ -65,9 +64,9 @@ class Witnesses:
 
     def _ask_ledger(self, run_id: str, seal: Seal | None, said: Testimony) -> None:
         newest = newest_seal(self._store.get(paths.CHECKPOINT), self._origin)
-        if not self._ledger_file.exists():
+        if not self._ledger.is_there():
             if newest is not None:
-                said.miss_ledger(str(self._ledger_file))
+                said.miss_ledger(self._ledger.place)
             self._remembered(run_id, seal, newest).tell(said)
             return
         origin = seal.entry.body.origin if seal else self._origin
@@ -76,7 +75,7 @@ class Witnesses:
             if seal is not None:
                 said.notes.append("the signer's ledger does not know the run's seal")
             if newest is not None and not self._is_in_ledger(newest):
-                said.miss_ledger(str(self._ledger_file))
+                said.miss_ledger(self._ledger.place)
             self._remembered(run_id, seal, newest).tell(said)
             return
         known = parse_seal(answer)

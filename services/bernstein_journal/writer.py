@@ -52,17 +52,23 @@ class _Pending:
 Settled = list[tuple[_Pending, Appended]]
 
 
+def syncing_threads() -> ThreadPoolExecutor:
+    """What the writers of a process share."""
+    return ThreadPoolExecutor(SYNCING_THREADS, thread_name_prefix="sync")
+
+
 class Writer:
     """Appends to any number of runs. `append` blocks until the rows are on stable storage."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, syncing: ThreadPoolExecutor) -> None:
+        """`syncing`: threads for runs that wait side by side, shared by all origins."""
         self._store = store
         self._clock = clock
         self._queue: queue.Queue[_Pending | _Close | None] = queue.Queue(limits.QUEUED_BATCHES_MAX)
         self._open: OrderedDict[str, RunLog] = OrderedDict()
         # Runs that are being finished: nothing may be appended behind what is sealed.
         self._finishing: set[str] = set()
-        self._syncing = ThreadPoolExecutor(SYNCING_THREADS, thread_name_prefix="sync")
+        self._syncing = syncing
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="writer")
         self._thread.start()
@@ -96,7 +102,6 @@ class Writer:
         self._stopped = True
         self._queue.put(None)
         self._thread.join()
-        self._syncing.shutdown()
 
     def _work(self) -> None:
         running = True

@@ -21,6 +21,7 @@ from bernstein_formats.public_key import PublicKey
 from bernstein_formats.seal import ReceiptMade, Seal, check_origin, check_seal, parse_seal
 from bernstein_signer.key import Key
 from bernstein_signer.ledger import Ledger, Run
+from bernstein_signer.ledgers import LedgerOf
 from bernstein_signer.mac_rows import AuditLogRows, range_rows
 from bernstein_signer.mac_service import MacCalls
 from bernstein_signer.rows import Receipt, Rows
@@ -31,12 +32,17 @@ NAME = pb.DESCRIPTOR.services_by_name["SignerService"].full_name
 
 
 class ResidentSigner(MacCalls):
-    """The project's signer: seals with its own key, and signs receipts with the configured one."""
+    """A project's or a fleet's: seals with its own key, signs receipts with the configured one."""
 
     def __init__(
-        self, ledger: Ledger, receipt_key: Callable[[], Key], mac_keys: Callable[[], MacKeys]
+        self,
+        ledger_of: LedgerOf,
+        seal_key: Key,
+        receipt_key: Callable[[], Key],
+        mac_keys: Callable[[], MacKeys],
     ) -> None:
-        self._ledger = ledger
+        self._ledger_of = ledger_of
+        self._seal_key = seal_key
         self._receipt_key = receipt_key
         self._mac_keys = mac_keys
 
@@ -48,8 +54,8 @@ class ResidentSigner(MacCalls):
         first = next(parts, pb.SealRunRequest())
         if first.WhichOneof("part") != "run":
             raise InvalidInput("the first message of SealRun must name the run")
-        run = self._admitted(first.run)
-        known = self._ledger.find_run(run)
+        ledger, run = self._admitted(first.run)
+        known = ledger.find_run(run)
         rows = Rows(run, known)
         for kind, group in groupby(parts, lambda part: part.WhichOneof("part")):
             if kind != "journal":
@@ -62,7 +68,7 @@ class ResidentSigner(MacCalls):
             )
         head = rows.head()
         check_still_there(context)
-        seal = self._ledger.seal(run, head, known)
+        seal = ledger.seal(run, head, known)
         return pb.SealRunResponse(
             seal_json=seal.file_bytes(),
             head_hash=bytes.fromhex(head.head_hash),
@@ -76,25 +82,32 @@ class ResidentSigner(MacCalls):
         parts = parts_of(request_iterator)
         header = _receipt_header(parts)
         key = self._receipt_key()
-        run = self._admitted(header.run)
+        ledger, run = self._admitted(header.run)
         if header.seal_json:
-            self._check_reaches(run, header.seal_json)
-        known = self._ledger.find_run(run)
+            _check_reaches(ledger, run, header.seal_json)
+        known = ledger.find_run(run)
         audit_log = _range_rows(header, run, self._mac_keys)
         rows = _receipt_rows(Rows(run, known, header.row_count, audit_log), parts)
         head = rows.head()
         check_still_there(context)
-        self._ledger.seal(run, head, known)
+        ledger.seal(run, head, known)
         receipt = rows.sign(key)
-        self._ledger.note_receipt(run, head, ReceiptMade(receipt.sha256.hex(), key.key_id))
+        ledger.note_receipt(run, head, ReceiptMade(receipt.sha256.hex(), key.key_id))
         return _response(receipt, key)
 
     def FindSeal(
         self, request: pb.FindSealRequest, context: grpc.ServicerContext
     ) -> pb.FindSealResponse:
         """See the .proto."""
-        found = self._ledger.find_seal(_named_run(request.origin, request.run_id))
+        run = _named_run(request.origin, request.run_id)
+        found = self._ledger_of(run.origin).find_seal(run)
         return pb.FindSealResponse(seal_json=found.file_bytes() if found else b"")
+
+    def GetSealKey(
+        self, request: pb.GetSealKeyRequest, context: grpc.ServicerContext
+    ) -> pb.GetSealKeyResponse:
+        """See the .proto."""
+        return pb.GetSealKeyResponse(public_key_pem=self._seal_key.public_pem())
 
     def SignSessionReceipt(
         self,
@@ -104,23 +117,13 @@ class ResidentSigner(MacCalls):
         """Refused: whoever wants a session signed names the key."""
         raise InvalidInput("session receipts are signed by a signer that was started for them")
 
-    def _admitted(self, header: pb.RunHeader) -> Run:
-        """The run, once its header and its checkpoint hold."""
+    def _admitted(self, header: pb.RunHeader) -> tuple[Ledger, Run]:
+        """The run and its ledger, once header and checkpoint hold."""
         run = _run(header)
+        ledger = self._ledger_of(run.origin)
         if header.checkpoint_json:
-            self._check_reaches(run, header.checkpoint_json)
-        return run
-
-    def _check_reaches(self, run: Run, seal_json: bytes) -> None:
-        try:
-            seal = parse_seal(seal_json)
-        except Broken as error:
-            raise LedgerRefused(
-                f"run {run.run_id}: the seal that was sent along is no proof of what was sealed: "
-                f"{error.message}; restore the journal's own files",
-                run_id=run.run_id,
-            ) from error
-        self._ledger.check_reaches(seal)
+            _check_reaches(ledger, run, header.checkpoint_json)
+        return ledger, run
 
 
 class _ReceiptsOnly(grpc_pb.SignerServiceServicer):
@@ -135,6 +138,12 @@ class _ReceiptsOnly(grpc_pb.SignerServiceServicer):
     def FindSeal(
         self, request: pb.FindSealRequest, context: grpc.ServicerContext
     ) -> pb.FindSealResponse:
+        """Refused."""
+        raise _not_here()
+
+    def GetSealKey(
+        self, request: pb.GetSealKeyRequest, context: grpc.ServicerContext
+    ) -> pb.GetSealKeyResponse:
         """Refused."""
         raise _not_here()
 
@@ -270,6 +279,18 @@ def _named_run(origin: str, run_id: str) -> Run:
     check_run_id(run_id)
     check_origin(origin)
     return Run(origin, run_id)
+
+
+def _check_reaches(ledger: Ledger, run: Run, seal_json: bytes) -> None:
+    try:
+        seal = parse_seal(seal_json)
+    except Broken as error:
+        raise LedgerRefused(
+            f"run {run.run_id}: the seal that was sent along is no proof of what was sealed: "
+            f"{error.message}; restore the journal's own files",
+            run_id=run.run_id,
+        ) from error
+    ledger.check_reaches(seal)
 
 
 def _range_rows(

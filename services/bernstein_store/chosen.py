@@ -1,25 +1,47 @@
 """Which store a service keeps evidence in: `[store]` says so."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 
-from bernstein_formats.errors import InvalidInput
+from bernstein_formats.errors import InvalidInput, NotAllowed
 from bernstein_runtime.config import StoreConfig, load_table
 from bernstein_runtime.origin import origin_of
 from bernstein_runtime.places import Places
 from bernstein_store.files import FileStore
-from bernstein_store.store import Store
+from bernstein_store.store import Store, Stores
 
 
-def chosen_store(places: Places, environ: Mapping[str, str]) -> Store:
-    """The store of a service's project; close it. Raises InvalidInput, Unavailable, StoreFailed."""
+@dataclass(frozen=True, slots=True)
+class FileStores:
+    """Files, which are those of one project."""
+
+    places: Places
+    origin: str
+
+    def of(self, origin: str) -> Store:
+        """Raises NotAllowed for any other origin."""
+        if origin != self.origin:
+            raise NotAllowed(
+                f"runs are kept in files here, those of {self.origin!r} alone, and {origin!r} was"
+                " asked for; set [fleet] origin, or keep runs in PostgreSQL",
+                origin=origin,
+            )
+        return FileStore(self.places.sdd_dir)
+
+    def close(self) -> None:
+        """Nothing is shared."""
+
+
+def chosen_stores(places: Places, environ: Mapping[str, str]) -> Stores:
+    """Where a service keeps evidence. Raises InvalidInput, Unavailable, StoreFailed."""
     config = load_table(StoreConfig, "store", places.state_dir, environ)
     if not config.url:
-        return FileStore(places.sdd_dir)
+        return FileStores(places, origin_of(places, environ))
     check_driver()
-    from bernstein_store.postgres.opening import open_postgres  # noqa: PLC0415 - its extra may be absent
+    from bernstein_store.postgres.opening import PostgresStores  # noqa: PLC0415 - its extra may be absent
 
-    return open_postgres(config, origin_of(places, environ))
+    return PostgresStores(config)
 
 
 def check_driver() -> None:

@@ -230,3 +230,15 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of everything; nothing is asked of it any more."""
         ...
+
+
+class Stores(Protocol):
+    """The stores of any number of origins in one place. Thread-safe."""
+
+    def of(self, origin: str) -> Store:
+        """One origin's, opened anew; close it. Raises NotAllowed, Unavailable, StoreFailed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what they share; all of them are closed."""
+        ...

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from tests.failover.cluster import DATABASES, DatabaseCluster
+from tests.postgres_server import open_store
 
 from bernstein_formats.errors import Unavailable
 from bernstein_store.postgres import database as database_module
-from bernstein_store.postgres.opening import open_postgres
 from bernstein_store.postgres.store import PostgresStore
 from bernstein_store.store import Mark
 
@@ -30,7 +30,7 @@ def cluster() -> Iterator[DatabaseCluster]:
 @pytest.fixture
 def store(cluster: DatabaseCluster) -> Iterator[PostgresStore]:
     config = replace(cluster.store_config(), statement_timeout_seconds=2.0)
-    made = open_postgres(config, "fleet:strict")
+    made = open_store(config.url, "fleet:strict", config)
     yield made
     made.close()
 

@@ -26,7 +26,6 @@ from bernstein_formats.errors import (
 from bernstein_runtime import metrics
 from bernstein_runtime.config import StoreConfig
 from bernstein_store.postgres import database as database_module
-from bernstein_store.postgres.opening import open_postgres
 from bernstein_store.postgres.pool import connected
 from bernstein_store.postgres.schema import Migration, check_schema, migrate, migrations
 from bernstein_store.postgres.store import PostgresStore
@@ -370,7 +369,7 @@ def test_a_server_that_freezes_is_left_for_another_connection(
 ) -> None:
     """What it still had in its hands when it froze changes nothing when it goes on."""
     config = StoreConfig(url=database_url, statement_timeout_seconds=0.5, connections_max=2)
-    store = open_postgres(config, str(tmp_path))
+    store = open_store(database_url, str(tmp_path), config)
     log = store.open_log(NAME)
     frozen = postgres.execute(
         "select pid from pg_stat_activity where usename = 'bernstein' and state = 'idle'"

@@ -31,18 +31,14 @@ from bernstein_journal.run_log import Append, Appended
 from bernstein_journal.step_log import AppendSteps
 from bernstein_journal.steps import StepJournals
 from bernstein_journal.verbatim import VerbatimLogs
-from bernstein_journal.writer import Writer
+from bernstein_journal.writer import Writer, syncing_threads
 from bernstein_recorder.exchanges import Exchanges
 from bernstein_recorder.recording import Recording
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.config import StoreConfig
 from bernstein_store.files import FileStore
-from bernstein_store.postgres.database import Database
-from bernstein_store.postgres.notifier import Notifier
-from bernstein_store.postgres.pool import open_pool
+from bernstein_store.postgres.opening import PostgresStores
 from bernstein_store.postgres.store import PostgresStore
-from bernstein_store.postgres.target import target_of
-from bernstein_store.postgres.watchdog import Watchdog
 from bernstein_store.store import Store
 
 RUN = "r1"
@@ -61,10 +57,12 @@ def stores(database_url: str, tmp_path: Path) -> Iterator[tuple[PostgresStore, P
 
 @pytest.fixture
 def writers(stores: tuple[PostgresStore, PostgresStore]) -> Iterator[tuple[Writer, Writer]]:
-    made = Writer(stores[0], CLOCK), Writer(stores[1], CLOCK)
+    syncing = syncing_threads()
+    made = Writer(stores[0], CLOCK, syncing), Writer(stores[1], CLOCK, syncing)
     yield made
     for each in made:
         each.stop()
+    syncing.shutdown()
 
 
 def event(request_id: str, expected: str | None = None, count: int = 1) -> Append:
@@ -250,9 +248,7 @@ def test_exchanges_of_agents_are_kept_once_through_two_recorders(stores, tmp_pat
 
 def test_trees_that_share_a_run_id_live_side_by_side(database_url, tmp_path):
     """Two hundred hosts whose runs began in the same second: ids of the peer are seconds."""
-    config = StoreConfig(url=database_url)
-    target = target_of(config)
-    pool, watchdog = open_pool(config), Watchdog(60)
+    stores = PostgresStores(StoreConfig(url=database_url))
     trees = []
     for number in range(200):
         tree = FileStore(tmp_path / f"{number}" / ".sdd")
@@ -263,10 +259,7 @@ def test_trees_that_share_a_run_id_live_side_by_side(database_url, tmp_path):
         trees.append(tree)
 
     def kept(number: int) -> Store:
-        origin = f"{tmp_path}:{number}"
-        return PostgresStore(
-            Database(pool, watchdog, target.place, origin), Notifier(target), lambda: None
-        )
+        return stores.of(f"{tmp_path}:{number}")
 
     def take_in(number: int) -> None:
         copies = Copies(kept(number))
@@ -282,5 +275,4 @@ def test_trees_that_share_a_run_id_live_side_by_side(database_url, tmp_path):
 
     assert given == [all_of(tree) for tree in trees]
     assert kept(7).run_ids() == [RUN]
-    pool.close()
-    watchdog.close()
+    stores.close()

@@ -12,7 +12,7 @@ from bernstein_formats.audit_log import AuditFields
 from bernstein_formats.errors import DiskFull, Unavailable
 from bernstein_journal.pending_macs import AuditRow, PendingMacs
 from bernstein_journal.run_log import Append
-from bernstein_journal.writer import Writer
+from bernstein_journal.writer import Writer, syncing_threads
 from bernstein_runtime import limits, metrics, readiness
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.disk import check_room
@@ -75,12 +75,14 @@ def test_appends_are_counted_while_they_wait(
         return really(writer)
 
     monkeypatch.setattr(Writer, "_take", take)
-    writer = Writer(store, SystemClock())
+    syncing = syncing_threads()
+    writer = Writer(store, SystemClock(), syncing)
     with ThreadPoolExecutor(8) as pool:
         list(
             pool.map(lambda n: writer.append(Append("r", [("x", b"{}")], f"a{n}", None)), range(64))
         )
     writer.stop()
+    syncing.shutdown()
 
     assert max(seen) >= 1
     assert value("bernstein_queued_appends") == 0

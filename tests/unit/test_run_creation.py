@@ -8,6 +8,7 @@ import pytest
 
 from bernstein_formats.errors import DiskFull, StoreFailed
 from bernstein_journal.creation import RunMaker
+from bernstein_journal.ledger_view import OwnLedger
 from bernstein_journal.readiness import readiness
 from bernstein_runtime.clock import SystemClock
 from bernstein_runtime.places import Places
@@ -26,7 +27,7 @@ def places_in(folder: Path) -> Places:
 
 
 def ready(places: Places) -> Callable[[], None]:
-    return readiness(places, FileStore(places.sdd_dir), lambda: None)
+    return readiness(places, FileStore(places.sdd_dir), OwnLedger(places), lambda: None)
 
 
 def test_a_run_whose_files_find_no_room_leaves_no_folder(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from bernstein_formats import paths
 from bernstein_formats.errors import InvalidInput, LimitExceeded, TooManyStreams, Unavailable
 from bernstein_journal import watchers as module
 from bernstein_journal.watchers import WatchedRows, Watchers, WatchPlace
+from bernstein_runtime import limits
 from bernstein_store.files import FileStore
 
 RUN = "r1"
@@ -28,7 +29,7 @@ def write(store: FileStore, content: bytes, *, sealed: bool = False) -> None:
 
 
 def watchers(store: FileStore) -> Watchers:
-    return Watchers(store)
+    return Watchers(store, threading.Semaphore(limits.WATCHERS_MAX))
 
 
 def watched(store: FileStore, start: int = 0) -> list[WatchedRows | WatchPlace]:

@@ -40,13 +40,20 @@ class Notifier:
     def listen(self, origin_id: int, on_changed: Callable[[str], None]) -> None:
         """Have it hear the names of an origin's changed files; it must not block."""
         self._listeners[origin_id] = on_changed
-        if not self._threads:
-            for work in (self._tell_all, self._hear_all):
-                thread = threading.Thread(
-                    target=self._again, args=(work,), name=work.__name__, daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
+        with self._condition:
+            if not self._threads:
+                self._threads = [
+                    threading.Thread(
+                        target=self._again, args=(work,), name=work.__name__, daemon=True
+                    )
+                    for work in (self._tell_all, self._hear_all)
+                ]
+                for thread in self._threads:
+                    thread.start()
+
+    def forget(self, origin_id: int) -> None:
+        """Nobody follows an origin's files any more."""
+        self._listeners.pop(origin_id, None)
 
     def changed(self, origin_id: int, name: str) -> None:
         """A change was committed: tell everybody, those in this process at once."""

@@ -10,17 +10,23 @@ from bernstein_store.postgres.target import target_of
 from bernstein_store.postgres.watchdog import Watchdog
 
 
-def open_postgres(config: StoreConfig, origin: str) -> PostgresStore:
-    """Raises InvalidInput, Unavailable, StoreFailed."""
-    target = target_of(config)
-    with connected(target) as connection:
-        check_services_can(connection, target)
-    pool = open_pool(config)
-    watchdog = Watchdog(config.statement_timeout_seconds + 1)
+class PostgresStores:
+    """See `bernstein_store.store.Stores`: one pool of connections, one notifier."""
 
-    def disconnect() -> None:
-        watchdog.close()
-        pool.close()
+    def __init__(self, config: StoreConfig) -> None:
+        """Raises InvalidInput, Unavailable, StoreFailed."""
+        self._target = target_of(config)
+        with connected(self._target) as connection:
+            check_services_can(connection, self._target)
+        self._pool = open_pool(config)
+        self._watchdog = Watchdog(config.statement_timeout_seconds + 1)
+        self._notifier = Notifier(self._target)
 
-    database = Database(pool, watchdog, target.place, origin)
-    return PostgresStore(database, Notifier(target), disconnect)
+    def of(self, origin: str) -> PostgresStore:
+        database = Database(self._pool, self._watchdog, self._target.place, origin)
+        return PostgresStore(database, self._notifier)
+
+    def close(self) -> None:
+        self._notifier.close()
+        self._watchdog.close()
+        self._pool.close()

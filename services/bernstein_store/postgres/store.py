@@ -53,11 +53,8 @@ _LOGS_BELOW: Final = """
 class PostgresStore:
     """See `bernstein_store.store.Store`."""
 
-    def __init__(
-        self, database: Database, notifier: Notifier, disconnect: Callable[[], None]
-    ) -> None:
+    def __init__(self, database: Database, notifier: Notifier) -> None:
         self._database = database
-        self._disconnect = disconnect
         self._notifier = notifier
         self._origin_id = database.origin_id
 
@@ -204,8 +201,7 @@ class PostgresStore:
         return f"{self._database.place}/{self._database.origin}/{name}"
 
     def close(self) -> None:
-        self._notifier.close()
-        self._disconnect()
+        self._notifier.forget(self._origin_id)
 
     def _rows(self, query: str, parameters: Parameters) -> list[Row]:
         return self._database.rows(query, parameters)

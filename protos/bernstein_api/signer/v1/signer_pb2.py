@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$bernstein_api/signer/v1/signer.proto\x12\x17\x62\x65rnstein_api.signer.v1\"^\n\x0eSealRunRequest\x12\x31\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"`\n\tRunHeader\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63heckpoint_json\x18\x03 \x01(\x0c\x12\x1a\n\x12journal_size_bytes\x18\x04 \x01(\x03\"J\n\x0fSealRunResponse\x12\x11\n\tseal_json\x18\x01 \x01(\x0c\x12\x11\n\thead_hash\x18\x02 \x01(\x0c\x12\x11\n\trow_count\x18\x03 \x01(\x03\"\xb0\x01\n\x13\x42uildReceiptRequest\x12\x38\n\x06header\x18\x01 \x01(\x0b\x32&.bernstein_api.signer.v1.ReceiptHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05spine\x18\x03 \x01(\x0cH\x00\x12\x33\n\x05\x61udit\x18\x04 \x01(\x0b\x32\".bernstein_api.signer.v1.AuditPartH\x00\x42\x06\n\x04part\"*\n\tAuditPart\x12\x0f\n\x07segment\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"=\n\x0b\x41uditWindow\x12\r\n\x05since\x18\x01 \x01(\t\x12\r\n\x05until\x18\x02 \x01(\t\x12\x10\n\x08own_only\x18\x03 \x01(\x08\"\xa2\x01\n\rReceiptHeader\x12/\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeader\x12\x11\n\trow_count\x18\x02 \x01(\x03\x12\x11\n\tseal_json\x18\x03 \x01(\x0c\x12:\n\x0c\x61udit_window\x18\x04 \x01(\x0b\x32$.bernstein_api.signer.v1.AuditWindow\"\x91\x01\n\x14\x42uildReceiptResponse\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x16\n\x0e\x63ose_signature\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x16\n\x0ereceipt_sha256\x18\x05 \x01(\x0c\x12\x12\n\naudit_macs\x18\x06 \x01(\x0c\"1\n\x0f\x46indSealRequest\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\"%\n\x10\x46indSealResponse\x12\x11\n\tseal_json\x18\x01 \x01(\x0c\"v\n\x14MacSpineEntryRequest\x12\x15\n\rprevious_line\x18\x01 \x01(\x0c\x12\x13\n\x0b\x65ntry_count\x18\x02 \x01(\x03\x12\x32\n\x05\x65ntry\x18\x03 \x01(\x0b\x32#.bernstein_api.signer.v1.SpineEntry\"\xef\x01\n\nSpineEntry\x12\x15\n\rartifact_path\x18\x01 \x01(\t\x12\x14\n\x0c\x63ontent_hash\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0f\n\x07step_id\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x11\n\ttimestamp\x18\x06 \x01(\x03\x12\x18\n\x0btraceparent\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x17\n\ntracestate\x18\x08 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x07\x62\x61ggage\x18\t \x01(\tH\x02\x88\x01\x01\x42\x0e\n\x0c_traceparentB\r\n\x0b_tracestateB\n\n\x08_baggage\"8\n\x15MacSpineEntryResponse\x12\x0c\n\x04line\x18\x01 \x01(\x0c\x12\x11\n\thead_json\x18\x02 \x01(\x0c\"t\n\x14MacAuditEventRequest\x12\x15\n\rprevious_line\x18\x01 \x01(\x0c\x12\x11\n\ttimestamp\x18\x02 \x01(\t\x12\x32\n\x05\x65vent\x18\x03 \x01(\x0b\x32#.bernstein_api.signer.v1.AuditEvent\"\x86\x01\n\nAuditEvent\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x15\n\rresource_type\x18\x03 \x01(\t\x12\x13\n\x0bresource_id\x18\x04 \x01(\t\x12\x14\n\x0c\x64\x65tails_json\x18\x05 \x01(\x0c\x12\x13\n\x0bis_anchored\x18\x06 \x01(\x08\"%\n\x15MacAuditEventResponse\x12\x0c\n\x04line\x18\x01 \x01(\x0c\"\"\n\x12VerifySpineRequest\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x87\x01\n\x13VerifySpineResponse\x12\x0e\n\x06status\x18\x01 \x01(\t\x12\x13\n\x0b\x65ntry_count\x18\x02 \x01(\x03\x12\x18\n\x0bsealed_head\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x65rrors\x18\x04 \x03(\t\x12\x11\n\thead_hash\x18\x05 \x01(\tB\x0e\n\x0c_sealed_head\"f\n\x15VerifyAuditLogRequest\x12\x10\n\x06run_id\x18\x01 \x01(\tH\x00\x12\x33\n\x05\x61udit\x18\x02 \x01(\x0b\x32\".bernstein_api.signer.v1.AuditPartH\x00\x42\x06\n\x04part\"q\n\x16VerifyAuditLogResponse\x12\x13\n\x0b\x65vent_count\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\x33\n\x05seals\x18\x03 \x03(\x0b\x32$.bernstein_api.signer.v1.JournalSeal\"t\n\x0bJournalSeal\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63\x61psule_hash\x18\x02 \x01(\t\x12\x14\n\x0cjournal_head\x18\x03 \x01(\t\x12\x18\n\x0b\x65vent_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x0e\n\x0c_event_count\"w\n\x19SignSessionReceiptRequest\x12?\n\x06header\x18\x01 \x01(\x0b\x32-.bernstein_api.signer.v1.SessionReceiptHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"a\n\x14SessionReceiptHeader\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\ncreated_at\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x12\n\nstep_count\x18\x04 \x01(\x03\"j\n\x1aSignSessionReceiptResponse\x12\x15\n\rmanifest_json\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x0e\n\x06key_id\x18\x04 \x01(\t2\xaa\x07\n\rSignerService\x12\x63\n\x07SealRun\x12\'.bernstein_api.signer.v1.SealRunRequest\x1a(.bernstein_api.signer.v1.SealRunResponse\"\x03\x90\x02\x02(\x01\x12r\n\x0c\x42uildReceipt\x12,.bernstein_api.signer.v1.BuildReceiptRequest\x1a-.bernstein_api.signer.v1.BuildReceiptResponse\"\x03\x90\x02\x02(\x01\x12\x64\n\x08\x46indSeal\x12(.bernstein_api.signer.v1.FindSealRequest\x1a).bernstein_api.signer.v1.FindSealResponse\"\x03\x90\x02\x01\x12s\n\rMacSpineEntry\x12-.bernstein_api.signer.v1.MacSpineEntryRequest\x1a..bernstein_api.signer.v1.MacSpineEntryResponse\"\x03\x90\x02\x01\x12s\n\rMacAuditEvent\x12-.bernstein_api.signer.v1.MacAuditEventRequest\x1a..bernstein_api.signer.v1.MacAuditEventResponse\"\x03\x90\x02\x01\x12o\n\x0bVerifySpine\x12+.bernstein_api.signer.v1.VerifySpineRequest\x1a,.bernstein_api.signer.v1.VerifySpineResponse\"\x03\x90\x02\x01(\x01\x12x\n\x0eVerifyAuditLog\x12..bernstein_api.signer.v1.VerifyAuditLogRequest\x1a/.bernstein_api.signer.v1.VerifyAuditLogResponse\"\x03\x90\x02\x01(\x01\x12\x84\x01\n\x12SignSessionReceipt\x12\x32.bernstein_api.signer.v1.SignSessionReceiptRequest\x1a\x33.bernstein_api.signer.v1.SignSessionReceiptResponse\"\x03\x90\x02\x02(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$bernstein_api/signer/v1/signer.proto\x12\x17\x62\x65rnstein_api.signer.v1\"^\n\x0eSealRunRequest\x12\x31\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"`\n\tRunHeader\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63heckpoint_json\x18\x03 \x01(\x0c\x12\x1a\n\x12journal_size_bytes\x18\x04 \x01(\x03\"J\n\x0fSealRunResponse\x12\x11\n\tseal_json\x18\x01 \x01(\x0c\x12\x11\n\thead_hash\x18\x02 \x01(\x0c\x12\x11\n\trow_count\x18\x03 \x01(\x03\"\xb0\x01\n\x13\x42uildReceiptRequest\x12\x38\n\x06header\x18\x01 \x01(\x0b\x32&.bernstein_api.signer.v1.ReceiptHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05spine\x18\x03 \x01(\x0cH\x00\x12\x33\n\x05\x61udit\x18\x04 \x01(\x0b\x32\".bernstein_api.signer.v1.AuditPartH\x00\x42\x06\n\x04part\"*\n\tAuditPart\x12\x0f\n\x07segment\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"=\n\x0b\x41uditWindow\x12\r\n\x05since\x18\x01 \x01(\t\x12\r\n\x05until\x18\x02 \x01(\t\x12\x10\n\x08own_only\x18\x03 \x01(\x08\"\xa2\x01\n\rReceiptHeader\x12/\n\x03run\x18\x01 \x01(\x0b\x32\".bernstein_api.signer.v1.RunHeader\x12\x11\n\trow_count\x18\x02 \x01(\x03\x12\x11\n\tseal_json\x18\x03 \x01(\x0c\x12:\n\x0c\x61udit_window\x18\x04 \x01(\x0b\x32$.bernstein_api.signer.v1.AuditWindow\"\x91\x01\n\x14\x42uildReceiptResponse\x12\x11\n\tsignature\x18\x01 \x01(\x0c\x12\x16\n\x0e\x63ose_signature\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x16\n\x0ereceipt_sha256\x18\x05 \x01(\x0c\x12\x12\n\naudit_macs\x18\x06 \x01(\x0c\"1\n\x0f\x46indSealRequest\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\"%\n\x10\x46indSealResponse\x12\x11\n\tseal_json\x18\x01 \x01(\x0c\"\x13\n\x11GetSealKeyRequest\",\n\x12GetSealKeyResponse\x12\x16\n\x0epublic_key_pem\x18\x01 \x01(\x0c\"v\n\x14MacSpineEntryRequest\x12\x15\n\rprevious_line\x18\x01 \x01(\x0c\x12\x13\n\x0b\x65ntry_count\x18\x02 \x01(\x03\x12\x32\n\x05\x65ntry\x18\x03 \x01(\x0b\x32#.bernstein_api.signer.v1.SpineEntry\"\xef\x01\n\nSpineEntry\x12\x15\n\rartifact_path\x18\x01 \x01(\t\x12\x14\n\x0c\x63ontent_hash\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0f\n\x07step_id\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x11\n\ttimestamp\x18\x06 \x01(\x03\x12\x18\n\x0btraceparent\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x17\n\ntracestate\x18\x08 \x01(\tH\x01\x88\x01\x01\x12\x14\n\x07\x62\x61ggage\x18\t \x01(\tH\x02\x88\x01\x01\x42\x0e\n\x0c_traceparentB\r\n\x0b_tracestateB\n\n\x08_baggage\"8\n\x15MacSpineEntryResponse\x12\x0c\n\x04line\x18\x01 \x01(\x0c\x12\x11\n\thead_json\x18\x02 \x01(\x0c\"t\n\x14MacAuditEventRequest\x12\x15\n\rprevious_line\x18\x01 \x01(\x0c\x12\x11\n\ttimestamp\x18\x02 \x01(\t\x12\x32\n\x05\x65vent\x18\x03 \x01(\x0b\x32#.bernstein_api.signer.v1.AuditEvent\"\x86\x01\n\nAuditEvent\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x15\n\rresource_type\x18\x03 \x01(\t\x12\x13\n\x0bresource_id\x18\x04 \x01(\t\x12\x14\n\x0c\x64\x65tails_json\x18\x05 \x01(\x0c\x12\x13\n\x0bis_anchored\x18\x06 \x01(\x08\"%\n\x15MacAuditEventResponse\x12\x0c\n\x04line\x18\x01 \x01(\x0c\"\"\n\x12VerifySpineRequest\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x87\x01\n\x13VerifySpineResponse\x12\x0e\n\x06status\x18\x01 \x01(\t\x12\x13\n\x0b\x65ntry_count\x18\x02 \x01(\x03\x12\x18\n\x0bsealed_head\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x65rrors\x18\x04 \x03(\t\x12\x11\n\thead_hash\x18\x05 \x01(\tB\x0e\n\x0c_sealed_head\"f\n\x15VerifyAuditLogRequest\x12\x10\n\x06run_id\x18\x01 \x01(\tH\x00\x12\x33\n\x05\x61udit\x18\x02 \x01(\x0b\x32\".bernstein_api.signer.v1.AuditPartH\x00\x42\x06\n\x04part\"q\n\x16VerifyAuditLogResponse\x12\x13\n\x0b\x65vent_count\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\x33\n\x05seals\x18\x03 \x03(\x0b\x32$.bernstein_api.signer.v1.JournalSeal\"t\n\x0bJournalSeal\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63\x61psule_hash\x18\x02 \x01(\t\x12\x14\n\x0cjournal_head\x18\x03 \x01(\t\x12\x18\n\x0b\x65vent_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x0e\n\x0c_event_count\"w\n\x19SignSessionReceiptRequest\x12?\n\x06header\x18\x01 \x01(\x0b\x32-.bernstein_api.signer.v1.SessionReceiptHeaderH\x00\x12\x11\n\x07journal\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"a\n\x14SessionReceiptHeader\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\ncreated_at\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x12\n\nstep_count\x18\x04 \x01(\x03\"j\n\x1aSignSessionReceiptResponse\x12\x15\n\rmanifest_json\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x12\n\npublic_key\x18\x03 \x01(\x0c\x12\x0e\n\x06key_id\x18\x04 \x01(\t2\x96\x08\n\rSignerService\x12\x63\n\x07SealRun\x12\'.bernstein_api.signer.v1.SealRunRequest\x1a(.bernstein_api.signer.v1.SealRunResponse\"\x03\x90\x02\x02(\x01\x12r\n\x0c\x42uildReceipt\x12,.bernstein_api.signer.v1.BuildReceiptRequest\x1a-.bernstein_api.signer.v1.BuildReceiptResponse\"\x03\x90\x02\x02(\x01\x12\x64\n\x08\x46indSeal\x12(.bernstein_api.signer.v1.FindSealRequest\x1a).bernstein_api.signer.v1.FindSealResponse\"\x03\x90\x02\x01\x12j\n\nGetSealKey\x12*.bernstein_api.signer.v1.GetSealKeyRequest\x1a+.bernstein_api.signer.v1.GetSealKeyResponse\"\x03\x90\x02\x01\x12s\n\rMacSpineEntry\x12-.bernstein_api.signer.v1.MacSpineEntryRequest\x1a..bernstein_api.signer.v1.MacSpineEntryResponse\"\x03\x90\x02\x01\x12s\n\rMacAuditEvent\x12-.bernstein_api.signer.v1.MacAuditEventRequest\x1a..bernstein_api.signer.v1.MacAuditEventResponse\"\x03\x90\x02\x01\x12o\n\x0bVerifySpine\x12+.bernstein_api.signer.v1.VerifySpineRequest\x1a,.bernstein_api.signer.v1.VerifySpineResponse\"\x03\x90\x02\x01(\x01\x12x\n\x0eVerifyAuditLog\x12..bernstein_api.signer.v1.VerifyAuditLogRequest\x1a/.bernstein_api.signer.v1.VerifyAuditLogResponse\"\x03\x90\x02\x01(\x01\x12\x84\x01\n\x12SignSessionReceipt\x12\x32.bernstein_api.signer.v1.SignSessionReceiptRequest\x1a\x33.bernstein_api.signer.v1.SignSessionReceiptResponse\"\x03\x90\x02\x02(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,6 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SIGNERSERVICE'].methods_by_name['BuildReceipt']._serialized_options = b'\220\002\002'
   _globals['_SIGNERSERVICE'].methods_by_name['FindSeal']._loaded_options = None
   _globals['_SIGNERSERVICE'].methods_by_name['FindSeal']._serialized_options = b'\220\002\001'
+  _globals['_SIGNERSERVICE'].methods_by_name['GetSealKey']._loaded_options = None
+  _globals['_SIGNERSERVICE'].methods_by_name['GetSealKey']._serialized_options = b'\220\002\001'
   _globals['_SIGNERSERVICE'].methods_by_name['MacSpineEntry']._loaded_options = None
   _globals['_SIGNERSERVICE'].methods_by_name['MacSpineEntry']._serialized_options = b'\220\002\001'
   _globals['_SIGNERSERVICE'].methods_by_name['MacAuditEvent']._loaded_options = None
@@ -67,34 +69,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDSEALREQUEST']._serialized_end=983
   _globals['_FINDSEALRESPONSE']._serialized_start=985
   _globals['_FINDSEALRESPONSE']._serialized_end=1022
-  _globals['_MACSPINEENTRYREQUEST']._serialized_start=1024
-  _globals['_MACSPINEENTRYREQUEST']._serialized_end=1142
-  _globals['_SPINEENTRY']._serialized_start=1145
-  _globals['_SPINEENTRY']._serialized_end=1384
-  _globals['_MACSPINEENTRYRESPONSE']._serialized_start=1386
-  _globals['_MACSPINEENTRYRESPONSE']._serialized_end=1442
-  _globals['_MACAUDITEVENTREQUEST']._serialized_start=1444
-  _globals['_MACAUDITEVENTREQUEST']._serialized_end=1560
-  _globals['_AUDITEVENT']._serialized_start=1563
-  _globals['_AUDITEVENT']._serialized_end=1697
-  _globals['_MACAUDITEVENTRESPONSE']._serialized_start=1699
-  _globals['_MACAUDITEVENTRESPONSE']._serialized_end=1736
-  _globals['_VERIFYSPINEREQUEST']._serialized_start=1738
-  _globals['_VERIFYSPINEREQUEST']._serialized_end=1772
-  _globals['_VERIFYSPINERESPONSE']._serialized_start=1775
-  _globals['_VERIFYSPINERESPONSE']._serialized_end=1910
-  _globals['_VERIFYAUDITLOGREQUEST']._serialized_start=1912
-  _globals['_VERIFYAUDITLOGREQUEST']._serialized_end=2014
-  _globals['_VERIFYAUDITLOGRESPONSE']._serialized_start=2016
-  _globals['_VERIFYAUDITLOGRESPONSE']._serialized_end=2129
-  _globals['_JOURNALSEAL']._serialized_start=2131
-  _globals['_JOURNALSEAL']._serialized_end=2247
-  _globals['_SIGNSESSIONRECEIPTREQUEST']._serialized_start=2249
-  _globals['_SIGNSESSIONRECEIPTREQUEST']._serialized_end=2368
-  _globals['_SESSIONRECEIPTHEADER']._serialized_start=2370
-  _globals['_SESSIONRECEIPTHEADER']._serialized_end=2467
-  _globals['_SIGNSESSIONRECEIPTRESPONSE']._serialized_start=2469
-  _globals['_SIGNSESSIONRECEIPTRESPONSE']._serialized_end=2575
-  _globals['_SIGNERSERVICE']._serialized_start=2578
-  _globals['_SIGNERSERVICE']._serialized_end=3516
+  _globals['_GETSEALKEYREQUEST']._serialized_start=1024
+  _globals['_GETSEALKEYREQUEST']._serialized_end=1043
+  _globals['_GETSEALKEYRESPONSE']._serialized_start=1045
+  _globals['_GETSEALKEYRESPONSE']._serialized_end=1089
+  _globals['_MACSPINEENTRYREQUEST']._serialized_start=1091
+  _globals['_MACSPINEENTRYREQUEST']._serialized_end=1209
+  _globals['_SPINEENTRY']._serialized_start=1212
+  _globals['_SPINEENTRY']._serialized_end=1451
+  _globals['_MACSPINEENTRYRESPONSE']._serialized_start=1453
+  _globals['_MACSPINEENTRYRESPONSE']._serialized_end=1509
+  _globals['_MACAUDITEVENTREQUEST']._serialized_start=1511
+  _globals['_MACAUDITEVENTREQUEST']._serialized_end=1627
+  _globals['_AUDITEVENT']._serialized_start=1630
+  _globals['_AUDITEVENT']._serialized_end=1764
+  _globals['_MACAUDITEVENTRESPONSE']._serialized_start=1766
+  _globals['_MACAUDITEVENTRESPONSE']._serialized_end=1803
+  _globals['_VERIFYSPINEREQUEST']._serialized_start=1805
+  _globals['_VERIFYSPINEREQUEST']._serialized_end=1839
+  _globals['_VERIFYSPINERESPONSE']._serialized_start=1842
+  _globals['_VERIFYSPINERESPONSE']._serialized_end=1977
+  _globals['_VERIFYAUDITLOGREQUEST']._serialized_start=1979
+  _globals['_VERIFYAUDITLOGREQUEST']._serialized_end=2081
+  _globals['_VERIFYAUDITLOGRESPONSE']._serialized_start=2083
+  _globals['_VERIFYAUDITLOGRESPONSE']._serialized_end=2196
+  _globals['_JOURNALSEAL']._serialized_start=2198
+  _globals['_JOURNALSEAL']._serialized_end=2314
+  _globals['_SIGNSESSIONRECEIPTREQUEST']._serialized_start=2316
+  _globals['_SIGNSESSIONRECEIPTREQUEST']._serialized_end=2435
+  _globals['_SESSIONRECEIPTHEADER']._serialized_start=2437
+  _globals['_SESSIONRECEIPTHEADER']._serialized_end=2534
+  _globals['_SIGNSESSIONRECEIPTRESPONSE']._serialized_start=2536
+  _globals['_SIGNSESSIONRECEIPTRESPONSE']._serialized_end=2642
+  _globals['_SIGNERSERVICE']._serialized_start=2645
+  _globals['_SIGNERSERVICE']._serialized_end=3691
 # @@protoc_insertion_point(module_scope)

@@ -345,6 +345,45 @@ class FindSealResponse(_message.Message):
 Global___FindSealResponse: _TypeAlias = FindSealResponse  # noqa: Y015
 
 @_typing.final
+class GetSealKeyRequest(_message.Message):
+    """Request for GetSealKey."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSealKeyRequest: _TypeAlias = GetSealKeyRequest  # noqa: Y015
+
+@_typing.final
+class GetSealKeyResponse(_message.Message):
+    """Response for GetSealKey."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PUBLIC_KEY_PEM_FIELD_NUMBER: _builtins.int
+    public_key_pem: _builtins.bytes
+    """The public key, PEM."""
+    def __init__(
+        self,
+        *,
+        public_key_pem: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["public_key_pem", b"public_key_pem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSealKeyResponse: _TypeAlias = GetSealKeyResponse  # noqa: Y015
+
+@_typing.final
 class MacSpineEntryRequest(_message.Message):
     """Request for MacSpineEntry."""
 

@@ -50,6 +50,11 @@ class SignerServiceStub:
                 request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealResponse.FromString,
                 _registered_method=True)
+        self.GetSealKey = channel.unary_unary(
+                '/bernstein_api.signer.v1.SignerService/GetSealKey',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyResponse.FromString,
+                _registered_method=True)
         self.MacSpineEntry = channel.unary_unary(
                 '/bernstein_api.signer.v1.SignerService/MacSpineEntry',
                 request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryRequest.SerializeToString,
@@ -100,6 +105,13 @@ class SignerServiceServicer:
 
     def FindSeal(self, request, context):
         """The newest seal of a run, from the ledger; nothing where the run was never sealed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSealKey(self, request, context):
+        """The key that seals are checked with, for journals on other hosts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,6 +175,11 @@ def add_SignerServiceServicer_to_server(servicer, server):
                     servicer.FindSeal,
                     request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealRequest.FromString,
                     response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealResponse.SerializeToString,
+            ),
+            'GetSealKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSealKey,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyResponse.SerializeToString,
             ),
             'MacSpineEntry': grpc.unary_unary_rpc_method_handler(
                     servicer.MacSpineEntry,
@@ -272,6 +289,33 @@ class SignerService:
             '/bernstein_api.signer.v1.SignerService/FindSeal',
             bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealRequest.SerializeToString,
             bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindSealResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSealKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.signer.v1.SignerService/GetSealKey',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,8 @@ class SignerServiceStub:
     """
     FindSeal: _grpc.UnaryUnaryMultiCallable[_signer_pb2.FindSealRequest, _signer_pb2.FindSealResponse]
     """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
+    GetSealKey: _grpc.UnaryUnaryMultiCallable[_signer_pb2.GetSealKeyRequest, _signer_pb2.GetSealKeyResponse]
+    """The key that seals are checked with, for journals on other hosts."""
     MacSpineEntry: _grpc.UnaryUnaryMultiCallable[_signer_pb2.MacSpineEntryRequest, _signer_pb2.MacSpineEntryResponse]
     """Makes the spine row that follows another one, whose MAC is checked first. Fails with
     KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
@@ -84,6 +86,8 @@ class SignerServiceAsyncStub(SignerServiceStub):
     """
     FindSeal: _aio.UnaryUnaryMultiCallable[_signer_pb2.FindSealRequest, _signer_pb2.FindSealResponse]  # type: ignore[assignment]
     """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
+    GetSealKey: _aio.UnaryUnaryMultiCallable[_signer_pb2.GetSealKeyRequest, _signer_pb2.GetSealKeyResponse]  # type: ignore[assignment]
+    """The key that seals are checked with, for journals on other hosts."""
     MacSpineEntry: _aio.UnaryUnaryMultiCallable[_signer_pb2.MacSpineEntryRequest, _signer_pb2.MacSpineEntryResponse]  # type: ignore[assignment]
     """Makes the spine row that follows another one, whose MAC is checked first. Fails with
     KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
@@ -137,6 +141,14 @@ class SignerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_signer_pb2.FindSealResponse, _abc.Awaitable[_signer_pb2.FindSealResponse]]:
         """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
+
+    @_abc_1.abstractmethod
+    def GetSealKey(
+        self,
+        request: _signer_pb2.GetSealKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.GetSealKeyResponse, _abc.Awaitable[_signer_pb2.GetSealKeyResponse]]:
+        """The key that seals are checked with, for journals on other hosts."""
 
     @_abc_1.abstractmethod
     def MacSpineEntry(
