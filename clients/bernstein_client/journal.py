@@ -76,11 +76,25 @@ class JournalClient:
         answer = self._connection.call(self._stub.AppendEvents, request, "AppendEvents")
         return AppendResult(answer.first_index, answer.head_hash.hex(), answer.row_count)
 
-    def append_rows(self, run_id: str, part: str, start_offset: int, data: bytes) -> int:
-        """Append stored bytes verbatim to a run's "journal" or "spine"; gives the file's size."""
+    def append_rows(
+        self,
+        run_id: str,
+        part: str,
+        start_offset: int,
+        data: bytes,
+        prefix_sha256: bytes | None = None,
+    ) -> int:
+        """Append stored bytes verbatim to a run's "journal" or "spine"; gives the file's size.
+
+        Raises HeadMoved where the bytes before them are not what `prefix_sha256` says.
+        """
         kinds = {"journal": journal_pb2.ROW_KIND_JOURNAL, "spine": journal_pb2.ROW_KIND_SPINE}
         request = journal_pb2.AppendRowsRequest(
-            run_id=run_id, kind=kinds[part], data=data, start_offset=start_offset
+            run_id=run_id,
+            kind=kinds[part],
+            data=data,
+            start_offset=start_offset,
+            prefix_sha256=prefix_sha256,
         )
         return self._connection.call(self._stub.AppendRows, request, "AppendRows").size_bytes
 

@@ -232,10 +232,15 @@ class RecorderClient:
             answer.recording.sha256.hex(),
         )
 
-    def append_calls(self, run_id: str, start_offset: int, data: bytes) -> int:
-        """Append stored calls verbatim; gives the file's size."""
+    def append_calls(
+        self, run_id: str, start_offset: int, data: bytes, prefix_sha256: bytes | None = None
+    ) -> int:
+        """Append stored calls verbatim; gives the size of the file.
+
+        Raises HeadMoved where the bytes before them are not what `prefix_sha256` says.
+        """
         request = recorder_pb2.AppendCallsRequest(
-            run_id=run_id, data=data, start_offset=start_offset
+            run_id=run_id, data=data, start_offset=start_offset, prefix_sha256=prefix_sha256
         )
         return self._connection.call(self._stub.AppendCalls, request, "AppendCalls").size_bytes
 

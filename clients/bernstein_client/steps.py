@@ -75,6 +75,20 @@ class StepsClient:
         for part in self._connection.stream(self._stub.ReadSteps, request):
             yield part.data
 
+    def append_rows(
+        self, agent_id: str, start_offset: int, data: bytes, prefix_sha256: bytes | None = None
+    ) -> int:
+        """Append stored lines verbatim; gives the file's size.
+
+        Raises HeadMoved where the bytes before them are not what `prefix_sha256` says.
+        """
+        request = journal_pb2.AppendStepRowsRequest(
+            agent_id=agent_id, start_offset=start_offset, data=data, prefix_sha256=prefix_sha256
+        )
+        return self._connection.call(
+            self._stub.AppendStepRows, request, "AppendStepRows"
+        ).size_bytes
+
     def _append(
         self, request: journal_pb2.AppendStepsRequest, steps: Sequence[Step]
     ) -> AppendedSteps:

@@ -1,40 +1,51 @@
-"""Takes in every run of a source, once or again and again; what fails is named, the rest goes on.
+"""Takes in every run and session of a source; what fails is named, the rest goes on.
 
 Nothing is remembered between two imports: how far a run has come is asked of the services, and
-what is stored already is compared with the source byte for byte.
+what is stored already is compared with the source.
 """
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
 
 from bernstein_client.values import RunInfo
 from bernstein_formats import paths
+from bernstein_formats.chain_growth import JournalGrowth, Lines, SpineGrowth, StepsGrowth
 from bernstein_formats.errors import (
     BernsteinError,
+    Broken,
     Conflict,
     LimitExceeded,
     ReplayRecordingMissingError,
     RunExists,
     RunNotFound,
+    Unavailable,
 )
-from bernstein_importer.outcome import Journal, Outcome, Part, Recorder, Status
-from bernstein_importer.shipping import Shipped, Target, ship
+from bernstein_importer.outcome import (
+    Outcome,
+    Part,
+    Project,
+    Recorder,
+    Run,
+    Session,
+    Status,
+    Subject,
+    failed,
+    told,
+)
+from bernstein_importer.shipping import Shipment, Target
 from bernstein_importer.source import Look, Source
-
-POLL_SECONDS: Final = 0.5
 
 Looks = tuple[Look | None, ...]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What this import knows of a run, so that an unchanged one costs three glances."""
+    """What this import knows of a run or session, so that an unchanged one costs three glances."""
 
-    shipped: dict[Part, Shipped] = field(default_factory=dict)
+    shipments: dict[Part, Shipment] = field(default_factory=dict)
+    journal: JournalGrowth | None = None
     is_open: bool = False
     is_sealed: bool = False
     # How the files looked when there was nothing more to do about them.
@@ -44,105 +55,148 @@ class _Seen:
 class Importer:
     """One source into one project. Not thread-safe."""
 
-    def __init__(
-        self, source: Source, journal: Journal, recorder: Callable[[], Recorder], only: str = ""
-    ) -> None:
-        """`only` is the one run that is wanted; `recorder` connects when it is needed."""
+    def __init__(self, source: Source, project: Project, only: str = "") -> None:
+        """`only` is the one run that is wanted."""
         self._source = source
-        self._journal = journal
-        self._recorder = recorder
+        self._project = project
         self._only = only
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[Subject, _Seen] = {}
 
     def import_all(self) -> Iterator[Outcome]:
-        """Take in what is there now; runs that have not changed since the last time are left out.
+        """Take in what is there now; what has not changed since the last time is left out.
 
-        Raises RunNotFound when the one run that is wanted is not in the source.
+        Raises RunNotFound when the one run that is wanted is not in the source, and Unavailable.
         """
-        for run_id in self._wanted():
-            outcome = self._import(run_id, self._seen.setdefault(run_id, _Seen()))
+        for subject in self.subjects():
+            outcome = self.take(subject)
             if outcome is not None:
                 yield outcome
 
-    def follow(
-        self, stop: threading.Event, poll_seconds: float = POLL_SECONDS
-    ) -> Iterator[Outcome]:
-        """Take in what is there and what comes, until `stop` is set; nothing is told twice."""
-        told: dict[str, Outcome] = {}
-        while not stop.is_set():
-            for outcome in self.import_all():
-                if outcome != told.get(outcome.run_id):
-                    told[outcome.run_id] = outcome
-                    yield outcome
-            stop.wait(poll_seconds)
-
-    def _wanted(self) -> list[str]:
-        found = self._source.run_ids()
+    def subjects(self) -> list[Subject]:
+        """What there is to take in. Raises RunNotFound likewise."""
+        runs = self._source.run_ids()
         if not self._only:
-            return found
+            return [*map(Run, runs), *map(Session, self._source.agent_ids())]
         paths.check_run_id(self._only)
-        if self._only not in found:
+        if self._only not in runs:
             raise RunNotFound(f"{self._source.sdd_dir} has no run {self._only}", run_id=self._only)
-        return [self._only]
+        return [Run(self._only)]
 
-    def _import(self, run_id: str, seen: _Seen) -> Outcome | None:
-        """None for a folder without a run's files, and for files that were settled before."""
+    def places(self) -> Looks:
+        """How the folders look that runs and sessions are found in."""
+        return tuple(map(self._source.glance, (paths.RUNS_FOLDER, paths.STEPS_FOLDER)))
+
+    def is_settled(self, subject: Subject) -> bool:
+        """Whether there is nothing to do about it until its files change."""
+        seen = self._seen.get(subject)
+        return seen is not None and seen.settled is not None
+
+    def looks(self, subject: Subject) -> Looks:
+        """How its files look from outside."""
+        try:
+            return tuple(map(self._source.glance, subject.files().values()))
+        except BernsteinError:
+            return ()
+
+    def take(self, subject: Subject) -> Outcome | None:
+        """Bring it up to date. None for a folder without its files, and for files that were settled
+        before. Raises Unavailable; what else goes wrong is the outcome.
+        """
+        seen = self._seen.setdefault(subject, _Seen())
         looks: Looks | None = None
         try:
-            looks = tuple(self._source.look(part.path(run_id)) for part in Part)
-            if looks[:2] == (None, None) or looks == seen.settled:
+            looks = tuple(map(self._source.look, subject.files().values()))
+            if not any(looks[:2]) or looks == seen.settled:
                 return None
-            outcome = self._taken(run_id, seen)
+            outcome = self._taken(subject, seen)
+        except Unavailable:
+            self.forget(subject)
+            raise
         except BernsteinError as error:
-            # A conflict stays one until the source changes; whatever else is tried again.
-            stays = isinstance(error, Conflict | LimitExceeded)
-            seen.shipped.clear()
-            seen.settled = looks if stays else None
-            return Outcome(run_id, Status.FAILED, reason=error.reason, error=error.message)
+            # Evidence that is wrong stays so until the source changes; all else is tried again.
+            stays = isinstance(error, Broken | Conflict | LimitExceeded)
+            self._seen[subject] = _Seen(settled=looks if stays else None)
+            return failed(subject, error)
         seen.settled = looks
         return outcome
 
-    def _taken(self, run_id: str, seen: _Seen) -> Outcome:
-        is_new = not seen.is_open and self._open_run(run_id, seen)
+    def rest(self, subject: Subject) -> Outcome | None:
+        """Compare what was shipped once more, now that nobody writes; seal a run that has ended.
+
+        None where there is nothing to tell. What was found wrong before is left alone.
+        """
+        seen = self._seen.get(subject)
+        if seen is None or not seen.shipments:
+            return None
+        try:
+            for part, shipment in seen.shipments.items():
+                with self._source.open(subject.files()[part]) as file:
+                    if file is not None:
+                        shipment.rest(file)
+            if seen.journal is None or not seen.journal.is_completed or seen.is_sealed:
+                return None
+            assert isinstance(subject, Run)
+            # The spine is the peer's: nothing of ours goes into it.
+            self._project.journal.finish_run(subject.run_id, spine_seal=False)
+            seen.is_sealed = True
+            return self._outcome(subject, seen, Status.SEALED, 0)
+        except Conflict as error:
+            self._seen[subject] = _Seen(settled=seen.settled)
+            return failed(subject, error)
+        except BernsteinError as error:
+            return failed(subject, error)
+
+    def forget(self, subject: Subject) -> None:
+        """Begin anew with it the next time: it is gone, or nobody knows what was stored last."""
+        self._seen.pop(subject, None)
+
+    def _taken(self, subject: Subject, seen: _Seen) -> Outcome:
+        is_new = isinstance(subject, Run) and not seen.is_open and self._open_run(subject, seen)
         new_bytes = 0
-        for part in Part:
-            with self._source.open(part.path(run_id)) as file:
+        for part, name in subject.files().items():
+            with self._source.open(name) as file:
                 if file is None:
                     continue
-                target = self._target(run_id, part, seen)
-                shipped = ship(file, target, run_id, seen.shipped.get(part))
-            seen.shipped[part] = shipped
-            new_bytes += shipped.new_bytes
+                shipment = seen.shipments.get(part)
+                if shipment is None:
+                    shipment = seen.shipments[part] = Shipment(self._target(subject, part, seen))
+                is_sealed = seen.is_sealed and part is Part.JOURNAL
+                new_bytes += shipment.advance(file, is_sealed=is_sealed)
         changed = Status.NEW if is_new else Status.EXTENDED
-        return Outcome(
-            run_id,
-            changed if new_bytes else Status.UP_TO_DATE,
-            rows=_lines(seen, Part.JOURNAL),
-            calls=_lines(seen, Part.CALLS),
-            spine_rows=_lines(seen, Part.SPINE),
-            size_bytes=sum(each.offset for each in seen.shipped.values()),
+        status = changed if new_bytes else Status.UP_TO_DATE
+        return self._outcome(subject, seen, status, new_bytes)
+
+    def _outcome(self, subject: Subject, seen: _Seen, status: Status, new_bytes: int) -> Outcome:
+        rows = {part: shipment.rows for part, shipment in seen.shipments.items()}
+        return replace(
+            told(subject, status),
+            rows=rows.get(Part.JOURNAL, 0),
+            calls=rows.get(Part.CALLS, 0),
+            spine_rows=rows.get(Part.SPINE, 0),
+            steps=rows.get(Part.STEPS, 0),
+            size_bytes=sum(each.offset for each in seen.shipments.values()),
             new_bytes=new_bytes,
-            torn_bytes=sum(each.torn_bytes for each in seen.shipped.values()),
+            torn_bytes=sum(each.torn_bytes for each in seen.shipments.values()),
         )
 
-    def _open_run(self, run_id: str, seen: _Seen) -> bool:
+    def _open_run(self, run: Run, seen: _Seen) -> bool:
         """Have a run here to append to; tells whether it is new. Raises RunExists."""
-        metadata = self._source.small(paths.metadata_path(run_id))
-        info = self._found(run_id)
+        metadata = self._source.small(paths.metadata_path(run.run_id))
+        info = self._found(run.run_id)
         if info is None:
-            self._make_run(run_id, metadata)
+            self._make_run(run.run_id, metadata)
         elif info.metadata is not None and metadata and info.metadata != _object(metadata):
             raise RunExists(
-                f"run {run_id} is here already and its metadata.json is another one: two hosts used"
-                " one id; import it elsewhere with --sdd-dir",
-                run_id=run_id,
+                f"run {run.run_id} is here already and its metadata.json is another one: two hosts"
+                " used one id; import it elsewhere with --sdd-dir",
+                run_id=run.run_id,
             )
         seen.is_open, seen.is_sealed = True, info is not None and bool(info.seal_json)
         return info is None
 
     def _found(self, run_id: str) -> RunInfo | None:
         try:
-            info = self._journal.get_run(run_id)
+            info = self._project.journal.get_run(run_id)
         except RunNotFound:
             return None
         # "latest" stands for another run; whether a run may be called so is the journal's to say.
@@ -150,24 +204,27 @@ class Importer:
 
     def _make_run(self, run_id: str, metadata: bytes) -> None:
         try:
-            self._journal.create_run(run_id, metadata)
+            self._project.journal.create_run(run_id, metadata)
         except RunExists:
             return  # an import that was cut off before the first row
 
-    def _target(self, run_id: str, part: Part, seen: _Seen) -> Target:
+    def _target(self, subject: Subject, part: Part, seen: _Seen) -> Target:
+        if isinstance(subject, Session):
+            append = partial(self._project.steps.append_rows, subject.agent_id)
+            growth = StepsGrowth(subject.agent_id)
+            owner = f"the step journal of agent {subject.agent_id}"
+            return Target(owner, partial(append, 0, b""), append, growth, takes_split_lines=True)
+        owner = f"run {subject.run_id}"
         if part is Part.CALLS:
-            recorder = self._recorder()
-            return Target(
-                partial(_recorded_size, recorder, run_id), partial(recorder.append_calls, run_id)
-            )
-        append = partial(self._journal.append_rows, run_id, part.value)
+            recorder = self._project.recorder
+            size = partial(_recorded_size, recorder, subject.run_id)
+            return Target(owner, size, partial(recorder.append_calls, subject.run_id), Lines())
+        append = partial(self._project.journal.append_rows, subject.run_id, part.value)
+        if part is Part.JOURNAL:
+            seen.journal = JournalGrowth()
+        chain = seen.journal if part is Part.JOURNAL and seen.journal else SpineGrowth()
         # No bytes are there already, at any size: the answer is the size.
-        return Target(
-            lambda: append(0, b""),
-            append,
-            is_sealed=seen.is_sealed and part is Part.JOURNAL,
-            takes_split_lines=True,
-        )
+        return Target(owner, partial(append, 0, b""), append, chain, takes_split_lines=True)
 
 
 def _recorded_size(recorder: Recorder, run_id: str) -> int:
@@ -175,11 +232,6 @@ def _recorded_size(recorder: Recorder, run_id: str) -> int:
         return recorder.get_recording(run_id).size_bytes
     except ReplayRecordingMissingError:
         return 0
-
-
-def _lines(seen: _Seen, part: Part) -> int:
-    shipped = seen.shipped.get(part)
-    return shipped.rows if shipped is not None else 0
 
 
 def _object(text: bytes) -> object:

@@ -38,14 +38,28 @@ class Source:
 
     def run_ids(self) -> list[str]:
         """Names below `runs` that may be runs, oldest first as the peer names them."""
-        runs = self.sdd_dir / paths.RUNS_FOLDER
+        return self._folders_in(paths.RUNS_FOLDER)
+
+    def agent_ids(self) -> list[str]:
+        """Names of the agents and sessions that have a step journal, or may get one."""
+        return self._folders_in(paths.STEPS_FOLDER)
+
+    def _folders_in(self, folder: str) -> list[str]:
+        top = self.sdd_dir / folder
         try:
-            found = [each.name for each in os.scandir(runs) if each.is_dir() or each.is_symlink()]
+            found = [each.name for each in os.scandir(top) if each.is_dir() or each.is_symlink()]
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _unreadable(runs, error) from error
+            raise _unreadable(top, error) from error
         return sorted(found)
+
+    def glance(self, name: str) -> Look | None:
+        """Like `look`, and quicker: whether anything has changed, for what is looked at often."""
+        try:
+            return _look((self.sdd_dir / name).stat())
+        except (OSError, ValueError):
+            return None
 
     def files_below(self, folder: str) -> list[str]:
         """Names of the regular files in a folder and below, sorted; hidden ones are left out."""
@@ -172,7 +186,8 @@ def check_apart(source: Source, sdd_dir: Path) -> None:
 
 
 def _look(facts: os.stat_result) -> Look:
-    return Look(facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    # Not the time of the last write, which whoever wrote can set back.
+    return Look(facts.st_dev, facts.st_ino, facts.st_size, facts.st_ctime_ns)
 
 
 def _unreadable(path: Path, error: OSError) -> BernsteinError:

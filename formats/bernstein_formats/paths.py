@@ -14,6 +14,7 @@ CHECKPOINT = "svc/checkpoint.json"
 # What was accepted as lost, one object a line.
 LOSSES = "svc/losses.jsonl"
 LINEAGE_FOLDER = "lineage"
+STEPS_FOLDER = "runtime/journal"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_.-]")
@@ -187,10 +188,15 @@ def check_agent_id(agent_id: str) -> None:
     )
 
 
+def is_private(name: str) -> bool:
+    """Whether a file is its owner's alone: what agents were told and answered is."""
+    return name.startswith(f"{STEPS_FOLDER}/")
+
+
 def steps_folder(agent_id: str) -> str:
     """Name the folder of an agent's step journal; InvalidInput if the id cannot be one."""
     check_agent_id(agent_id)
-    return f"runtime/journal/{agent_id}"
+    return f"{STEPS_FOLDER}/{agent_id}"
 
 
 def steps_path(agent_id: str) -> str:

@@ -126,7 +126,7 @@ def recover_steps(chunks: Iterable[bytes], where: str) -> Recovered:
 
     `where` names the journal in texts.
     """
-    tail = _Continuation(where)
+    tail = Continuation(where)
     size = good_size = 0
     newline_missing = False
     for number, line in enumerate(physical_lines(chunks), 1):
@@ -146,7 +146,7 @@ def seed_rows(
     What follows them is not looked at. Raises JournalError when they are not a good chain, or not
     all there.
     """
-    tail = _Continuation(where)
+    tail = Continuation(where)
     for number, row in numbered_rows(chunks):
         if tail.admit(number, row):
             assert isinstance(row, dict)
@@ -159,7 +159,7 @@ def seed_rows(
     )
 
 
-class _Continuation:
+class Continuation:
     """The chain as far as it is good: the tip comes from recomputed hashes only."""
 
     def __init__(self, where: str) -> None:

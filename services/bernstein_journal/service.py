@@ -33,7 +33,7 @@ from bernstein_journal.spine_seal import SpineSealer
 from bernstein_journal.step_events import StepEvents
 from bernstein_journal.step_log import AppendSteps
 from bernstein_journal.steps import StepJournals
-from bernstein_journal.verbatim import VerbatimLogs
+from bernstein_journal.verbatim import Piece, VerbatimLogs
 from bernstein_journal.verification import RunVerification, Verifier
 from bernstein_journal.watchers import Watchers
 from bernstein_journal.writer import Writer
@@ -126,7 +126,7 @@ class JournalService(MacCalls, CareCalls):
             raise InvalidInput("say which file the rows belong to: kind is not set", field="kind")
         paths.check_run_id(request.run_id)
         name = PARTS[request.kind](request.run_id)
-        size = self._verbatim.append(request.run_id, name, request.start_offset, request.data)
+        size = self._verbatim.append(request.run_id, name, _piece(request))
         return journal_pb2.AppendRowsResponse(size_bytes=size)
 
     def FinishRun(
@@ -248,6 +248,12 @@ class JournalService(MacCalls, CareCalls):
             step_count=appended.step_count,
         )
 
+    def AppendStepRows(
+        self, request: journal_pb2.AppendStepRowsRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.AppendStepRowsResponse:
+        size = self._verbatim.append_steps(request.agent_id, _piece(request))
+        return journal_pb2.AppendStepRowsResponse(size_bytes=size)
+
     def ReadSteps(
         self, request: journal_pb2.ReadStepsRequest, context: grpc.ServicerContext
     ) -> Iterator[journal_pb2.ReadStepsResponse]:
@@ -325,6 +331,11 @@ class JournalService(MacCalls, CareCalls):
     def _packed(self, facts: RunFacts) -> journal_pb2.Run:
         located = self._store.where(paths.journal_path(facts.run_id))
         return journal_pb2.Run(journal_path=located, **asdict(facts))
+
+
+def _piece(request: journal_pb2.AppendRowsRequest | journal_pb2.AppendStepRowsRequest) -> Piece:
+    prefix = request.prefix_sha256 if request.HasField("prefix_sha256") else None
+    return Piece(request.data, request.start_offset, prefix)
 
 
 def _wanted(request: journal_pb2.BuildReceiptRequest) -> Wanted | None:

@@ -224,14 +224,19 @@ class Recording:
         if entry.failure is not None:
             raise entry.failure
 
-    def append_verbatim(self, data: bytes, start_offset: int) -> int:
+    def append_verbatim(
+        self, data: bytes, start_offset: int, prefix_sha256: bytes | None = None
+    ) -> int:
         """Append stored bytes at `start_offset`; the same bytes again change nothing. Raises
-        CacheModeError for calls of a mode that the recording is not of."""
+        CacheModeError for calls of a mode that the recording is not of, and HeadMoved where what
+        is stored before them is not what `prefix_sha256` says."""
         with self._queue.writing:
             self._write(self._queue.take())
             self._catch_up()
             size = self._log.size
-            if start_offset != size:
+            if prefix_sha256 is not None:
+                self._check_prefix(start_offset, size, prefix_sha256)
+            if start_offset != size or not data:
                 self._check_is_there(data, start_offset, size)
                 return size
             self._check_one_mode(self._tally.modes_with(data))
@@ -266,6 +271,14 @@ class Recording:
         if inside and b"".join(self._store.read(self._name, start, end)) == data:
             return
         raise self._moved(size, start)
+
+    def _check_prefix(self, end: int, size: int, expected: bytes) -> None:
+        digest = hashlib.sha256()
+        if 0 <= end <= size:
+            for chunk in self._store.read(self._name, 0, end):
+                digest.update(chunk)
+        if not 0 <= end <= size or digest.digest() != expected:
+            raise self._moved(size, end)
 
     def _moved(self, size: int, start: int | None) -> HeadMoved:
         return HeadMoved(

@@ -102,14 +102,15 @@ class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
         self, request: pb.AppendCallsRequest, context: grpc.ServicerContext
     ) -> pb.AppendCallsResponse:
         check_run_id(request.run_id)
-        if not request.data or len(request.data) > limits.PIECE_BYTES_MAX:
+        if len(request.data) > limits.PIECE_BYTES_MAX:
             raise LimitExceeded(
-                f"{len(request.data)} bytes of calls: send 1 to {limits.PIECE_BYTES_MAX} at a time",
+                f"{len(request.data)} bytes of calls: send {limits.PIECE_BYTES_MAX} at a time",
                 field="data",
             )
+        prefix = request.prefix_sha256 if request.HasField("prefix_sha256") else None
         return pb.AppendCallsResponse(
             size_bytes=self._sessions.append_verbatim(
-                request.run_id, request.data, request.start_offset
+                request.run_id, request.data, request.start_offset, prefix
             )
         )
 

@@ -167,11 +167,13 @@ class Sessions:
             return open_now.summary()
         return self._recorded.summary(run_id)
 
-    def append_verbatim(self, run_id: str, data: bytes, start_offset: int) -> int:
+    def append_verbatim(
+        self, run_id: str, data: bytes, start_offset: int, prefix_sha256: bytes | None
+    ) -> int:
         """Append stored calls; gives the size of the file."""
         recording = self._recordings.take(run_id)
         try:
-            return recording.append_verbatim(data, start_offset)
+            return recording.append_verbatim(data, start_offset, prefix_sha256)
         finally:
             self._recordings.release(run_id)
 

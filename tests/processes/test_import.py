@@ -251,7 +251,7 @@ def test_following_takes_what_is_added_until_ctrl_c(project: Any, source: Path) 
     assert "57 rows" in process.stdout.readline()
     new = source / ".sdd" / "lineage" / RUN_ID
     new.mkdir()
-    (new / "spine.jsonl").write_bytes(b'{"v": 1}\n')
+    shutil.copy(source / ".sdd/lineage/task-24209e1293e1/spine.jsonl", new)
     assert "1 spine rows" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)
@@ -265,9 +265,7 @@ def test_following_goes_on_after_a_failure_and_tells_it_once(project: Any, sourc
     path = source / ".sdd" / "runs" / RUN_ID / "journal.jsonl"
     whole = path.read_bytes()
     with project.services() as services:
-        importer = Importer(
-            find_source(source), services.journal, lambda: services.recorder, RUN_ID
-        )
+        importer = Importer(find_source(source), services, RUN_ID)
         assert [each.status.value for each in importer.import_all()] == ["new"]
         assert list(importer.import_all()) == []
         path.write_bytes(b'{"other": 1}\n' + whole)
@@ -279,7 +277,7 @@ def test_following_goes_on_after_a_failure_and_tells_it_once(project: Any, sourc
 
 def test_an_import_goes_on_after_the_journal_was_killed(project: Any, source: Path) -> None:
     with project.services() as services:
-        importer = Importer(find_source(source), services.journal, lambda: services.recorder)
+        importer = Importer(find_source(source), services)
         first = next(iter(importer.import_all()))
         assert first.run_id == RUN_ID
         status = services.supervisor.ask({"do": "status"})

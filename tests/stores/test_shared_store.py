@@ -30,7 +30,7 @@ from bernstein_journal.pending_macs import AuditRow, PendingMacs, WaitingRow
 from bernstein_journal.run_log import Append, Appended
 from bernstein_journal.step_log import AppendSteps
 from bernstein_journal.steps import StepJournals
-from bernstein_journal.verbatim import VerbatimLogs
+from bernstein_journal.verbatim import Piece, VerbatimLogs
 from bernstein_journal.writer import Writer, syncing_threads
 from bernstein_recorder.exchanges import Exchanges
 from bernstein_recorder.recording import Recording
@@ -135,13 +135,16 @@ def test_importers_at_two_journals_take_in_a_file_once(stores):
         line, head = next_row(head, "x", b'{"n": %d}' % number, 1.0, 0.0)
         lines.append(line + b"\n")
 
-    size = ours.append(RUN, JOURNAL, 0, lines[0])
-    assert theirs.append(RUN, JOURNAL, 0, lines[0]) == size
-    size = theirs.append(RUN, JOURNAL, size, lines[1])
-    assert ours.append(RUN, JOURNAL, len(lines[0]), lines[1]) == size
+    size = ours.append(RUN, JOURNAL, Piece(lines[0], 0))
+    assert theirs.append(RUN, JOURNAL, Piece(lines[0], 0)) == size
+    size = theirs.append(RUN, JOURNAL, Piece(lines[1], size))
+    assert ours.append(RUN, JOURNAL, Piece(lines[1], len(lines[0]))) == size
     with pytest.raises(HeadMoved):
-        ours.append(RUN, JOURNAL, len(lines[0]), lines[2])
-    ours.append(RUN, JOURNAL, size, lines[2])
+        ours.append(RUN, JOURNAL, Piece(lines[2], len(lines[0])))
+    known = sha256(lines[0] + lines[1]).digest()
+    with pytest.raises(HeadMoved):
+        theirs.append(RUN, JOURNAL, Piece(lines[2], size, known[::-1]))
+    ours.append(RUN, JOURNAL, Piece(lines[2], size, known))
 
     assert stores[0].get(JOURNAL) == b"".join(lines[:3])
 

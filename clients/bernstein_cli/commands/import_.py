@@ -12,17 +12,23 @@ from types import FrameType
 import click
 
 from bernstein_cli import exit_codes
-from bernstein_cli.output import Printed, document, remark, say
+from bernstein_cli.output import Printed, document, json_line, remark, say
 from bernstein_client.connection import Services
 from bernstein_formats.errors import StoreFailed
+from bernstein_importer.following import Following
 from bernstein_importer.importer import Importer
 from bernstein_importer.outcome import Outcome, Status
 from bernstein_importer.source import Source, check_apart, find_source
+from bernstein_runtime.clock import SystemClock
 
 
 @click.command("import")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--follow", is_flag=True, help="Go on taking in what is added, until Ctrl-C.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Go on taking in what is added, and seal runs that have ended, until Ctrl-C or SIGTERM.",
+)
 @click.option("--run", "run_id", default="", metavar="ID", help="Only this run.")
 @click.option(
     "--sdd-dir",
@@ -31,28 +37,52 @@ from bernstein_importer.source import Source, check_apart, find_source
     show_default=True,
     help="Where the runs go.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Report as one JSON document on stdout.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Report as one JSON document on stdout; with --follow one a line, as it happens.",
+)
 def import_(*, folder: Path, follow: bool, run_id: str, sdd_dir: Path, as_json: bool) -> int:
-    """Take in the runs of DIR, a project folder of the peer or its .sdd, as they are.
+    """Take in the runs and step journals of DIR, a project folder of the peer or its .sdd.
 
-    Nothing is written to DIR. Importing again adds what is new. Exit 1 when a run could not be
-    taken in; the others are.
+    Nothing is written to DIR. Importing again adds what is new. Rows that do not link are not
+    taken, and what was taken is compared. Exit 1 when a run could not be taken in; the others are.
     """
     source = find_source(folder)
     check_apart(source, sdd_dir)
     _make_folder(sdd_dir)
-    last: dict[str, Outcome] = {}
     with Services(sdd_dir) as services:
-        importer = Importer(source, services.journal, lambda: services.recorder, run_id)
-        for outcome in _outcomes(importer, follow=follow):
-            last[outcome.run_id] = outcome
-            _tell(outcome, as_json=as_json)
+        importer = Importer(source, services, run_id)
+        if follow:
+            return _followed(importer, as_json=as_json)
+        outcomes = _told(importer.import_all(), as_json=as_json)
     if as_json:
-        document(_report(source, sdd_dir, last))
-    elif not last:
+        document(_report(source, sdd_dir, outcomes))
+    elif not outcomes:
         say(f"{source.sdd_dir} has no run")
-    failed = any(each.status is Status.FAILED for each in last.values())
+    failed = any(each.status is Status.FAILED for each in outcomes)
     return exit_codes.FAILED if failed else exit_codes.OK
+
+
+def _followed(importer: Importer, *, as_json: bool) -> int:
+    """To the end that is asked for, which is no failure: what failed was told when it did."""
+    with _stop_on_signals() as stop:
+        following = Following(importer, stop, SystemClock(), remark)
+        remark("following; Ctrl-C ends it")
+        for outcome in following.outcomes():
+            if as_json:
+                say(json_line(asdict(outcome)))
+            _tell(outcome, as_json=as_json)
+    return exit_codes.OK
+
+
+def _told(outcomes: Iterator[Outcome], *, as_json: bool) -> list[Outcome]:
+    done = []
+    for outcome in outcomes:
+        _tell(outcome, as_json=as_json)
+        done.append(outcome)
+    return done
 
 
 def _make_folder(sdd_dir: Path) -> None:
@@ -63,15 +93,6 @@ def _make_folder(sdd_dir: Path) -> None:
             f"{sdd_dir} cannot be made: {error.strerror}; name a writable place with --sdd-dir",
             path=sdd_dir,
         ) from error
-
-
-def _outcomes(importer: Importer, *, follow: bool) -> Iterator[Outcome]:
-    if not follow:
-        yield from importer.import_all()
-        return
-    with _stop_on_signals() as stop:
-        remark("following; Ctrl-C ends it")
-        yield from importer.follow(stop)
 
 
 @contextmanager
@@ -100,20 +121,27 @@ def _tell(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _line(outcome: Outcome) -> str:
-    parts = [f"{outcome.rows} rows"]
-    if outcome.calls:
-        parts.append(f"{outcome.calls} recorded calls")
-    if outcome.spine_rows:
-        parts.append(f"{outcome.spine_rows} spine rows")
-    parts.append(f"{outcome.new_bytes} of {outcome.size_bytes} bytes are new")
+    name = outcome.run_id or f"agent {outcome.agent_id}"
+    if outcome.status is Status.GONE:
+        return f"{name}: gone in the source; it stays here"
+    counts = {
+        "rows": outcome.rows,
+        "recorded calls": outcome.calls,
+        "spine rows": outcome.spine_rows,
+        "steps": outcome.steps,
+    }
+    always = "steps" if outcome.agent_id else "rows"
+    parts = [f"{count} {what}" for what, count in counts.items() if count or what == always]
+    if outcome.status is not Status.SEALED:
+        parts.append(f"{outcome.new_bytes} of {outcome.size_bytes} bytes are new")
     if outcome.torn_bytes:
-        parts.append(f"{outcome.torn_bytes} bytes of an unfinished line left for later")
-    return f"{outcome.run_id}: {outcome.status.value}: {', '.join(parts)}"
+        parts.append(f"{outcome.torn_bytes} bytes that are no row yet left for later")
+    return f"{name}: {outcome.status.value}: {', '.join(parts)}"
 
 
-def _report(source: Source, sdd_dir: Path, last: dict[str, Outcome]) -> dict[str, Printed]:
+def _report(source: Source, sdd_dir: Path, outcomes: list[Outcome]) -> dict[str, Printed]:
     return {
         "source": str(source.sdd_dir),
         "sdd_dir": os.path.realpath(sdd_dir),
-        "runs": [asdict(outcome) for outcome in last.values()],
+        "runs": [asdict(outcome) for outcome in outcomes],
     }

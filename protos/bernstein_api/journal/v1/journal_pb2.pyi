@@ -239,6 +239,7 @@ class AppendRowsRequest(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
+    PREFIX_SHA256_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     kind: Global___RowKind.ValueType
@@ -251,6 +252,10 @@ class AppendRowsRequest(_message.Message):
     """Size of the file before these bytes. Another size fails with HEAD_MOVED, unless the bytes
     are there already.
     """
+    prefix_sha256: _builtins.bytes
+    """SHA-256 of the file up to `start_offset` as the caller knows it, 32 bytes. Where the stored
+    bytes are others it fails with HEAD_MOVED, and nothing is appended. Unset: not compared.
+    """
     def __init__(
         self,
         *,
@@ -258,12 +263,15 @@ class AppendRowsRequest(_message.Message):
         kind: Global___RowKind.ValueType = ...,
         data: _builtins.bytes = ...,
         start_offset: _builtins.int = ...,
+        prefix_sha256: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256", "prefix_sha256", b"prefix_sha256"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "kind", b"kind", "run_id", b"run_id", "start_offset", b"start_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256", "data", b"data", "kind", b"kind", "prefix_sha256", b"prefix_sha256", "run_id", b"run_id", "start_offset", b"start_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__prefix_sha256: _TypeAlias = _typing.Literal["prefix_sha256"]  # noqa: Y015
+    _WhichOneofArgType__prefix_sha256: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prefix_sha256) -> _WhichOneofReturnType__prefix_sha256 | None: ...
 
 Global___AppendRowsRequest: _TypeAlias = AppendRowsRequest  # noqa: Y015
 
@@ -1314,6 +1322,64 @@ class AppendStepsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendStepsResponse: _TypeAlias = AppendStepsResponse  # noqa: Y015
+
+@_typing.final
+class AppendStepRowsRequest(_message.Message):
+    """Request for AppendStepRows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    PREFIX_SHA256_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent or session."""
+    data: _builtins.bytes
+    """As in AppendRowsRequest."""
+    start_offset: _builtins.int
+    """As in AppendRowsRequest."""
+    prefix_sha256: _builtins.bytes
+    """As in AppendRowsRequest."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+        start_offset: _builtins.int = ...,
+        prefix_sha256: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256", "prefix_sha256", b"prefix_sha256"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256", "agent_id", b"agent_id", "data", b"data", "prefix_sha256", b"prefix_sha256", "start_offset", b"start_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prefix_sha256: _TypeAlias = _typing.Literal["prefix_sha256"]  # noqa: Y015
+    _WhichOneofArgType__prefix_sha256: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prefix_sha256) -> _WhichOneofReturnType__prefix_sha256 | None: ...
+
+Global___AppendStepRowsRequest: _TypeAlias = AppendStepRowsRequest  # noqa: Y015
+
+@_typing.final
+class AppendStepRowsResponse(_message.Message):
+    """Response for AppendStepRows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    """Size of the file afterwards, in bytes."""
+    def __init__(
+        self,
+        *,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendStepRowsResponse: _TypeAlias = AppendStepRowsResponse  # noqa: Y015
 
 @_typing.final
 class ReadStepsRequest(_message.Message):

@@ -111,6 +111,11 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsResponse.FromString,
                 _registered_method=True)
+        self.AppendStepRows = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/AppendStepRows',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsResponse.FromString,
+                _registered_method=True)
         self.ReadSteps = channel.unary_stream(
                 '/bernstein_api.journal.v1.JournalService/ReadSteps',
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsRequest.SerializeToString,
@@ -282,6 +287,14 @@ class JournalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AppendStepRows(self, request, context):
+        """Appends stored lines of a step journal verbatim, for importers; the journal is made if need be.
+        Fails with HEAD_MOVED, FOREIGN_WRITER, DISK_FULL, LIMIT_EXCEEDED, INVALID_INPUT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReadSteps(self, request, context):
         """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND.
         """
@@ -432,6 +445,11 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.AppendSteps,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsResponse.SerializeToString,
+            ),
+            'AppendStepRows': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendStepRows,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsResponse.SerializeToString,
             ),
             'ReadSteps': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadSteps,
@@ -886,6 +904,33 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/AppendSteps',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendStepRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/AppendStepRows',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -88,6 +88,10 @@ class JournalServiceStub:
     RUN_EXISTS, JOURNAL_REFUSED, HEAD_MOVED, REQUEST_ID_REUSED, FOREIGN_WRITER, DISK_FULL,
     LIMIT_EXCEEDED, INVALID_INPUT.
     """
+    AppendStepRows: _grpc.UnaryUnaryMultiCallable[_journal_pb2.AppendStepRowsRequest, _journal_pb2.AppendStepRowsResponse]
+    """Appends stored lines of a step journal verbatim, for importers; the journal is made if need be.
+    Fails with HEAD_MOVED, FOREIGN_WRITER, DISK_FULL, LIMIT_EXCEEDED, INVALID_INPUT.
+    """
     ReadSteps: _grpc.UnaryStreamMultiCallable[_journal_pb2.ReadStepsRequest, _journal_pb2.ReadStepsResponse]
     """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
     BuildReceipt: _grpc.UnaryStreamMultiCallable[_journal_pb2.BuildReceiptRequest, _journal_pb2.BuildReceiptResponse]
@@ -182,6 +186,10 @@ class JournalServiceAsyncStub(JournalServiceStub):
     in this order, or none. What a crash left torn is put aside first. Fails with NOT_FOUND,
     RUN_EXISTS, JOURNAL_REFUSED, HEAD_MOVED, REQUEST_ID_REUSED, FOREIGN_WRITER, DISK_FULL,
     LIMIT_EXCEEDED, INVALID_INPUT.
+    """
+    AppendStepRows: _aio.UnaryUnaryMultiCallable[_journal_pb2.AppendStepRowsRequest, _journal_pb2.AppendStepRowsResponse]  # type: ignore[assignment]
+    """Appends stored lines of a step journal verbatim, for importers; the journal is made if need be.
+    Fails with HEAD_MOVED, FOREIGN_WRITER, DISK_FULL, LIMIT_EXCEEDED, INVALID_INPUT.
     """
     ReadSteps: _aio.UnaryStreamMultiCallable[_journal_pb2.ReadStepsRequest, _journal_pb2.ReadStepsResponse]  # type: ignore[assignment]
     """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
@@ -364,6 +372,16 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         in this order, or none. What a crash left torn is put aside first. Fails with NOT_FOUND,
         RUN_EXISTS, JOURNAL_REFUSED, HEAD_MOVED, REQUEST_ID_REUSED, FOREIGN_WRITER, DISK_FULL,
         LIMIT_EXCEEDED, INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def AppendStepRows(
+        self,
+        request: _journal_pb2.AppendStepRowsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.AppendStepRowsResponse, _abc.Awaitable[_journal_pb2.AppendStepRowsResponse]]:
+        """Appends stored lines of a step journal verbatim, for importers; the journal is made if need be.
+        Fails with HEAD_MOVED, FOREIGN_WRITER, DISK_FULL, LIMIT_EXCEEDED, INVALID_INPUT.
         """
 
     @_abc_1.abstractmethod

@@ -496,13 +496,18 @@ class AppendCallsRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
+    PREFIX_SHA256_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     data: _builtins.bytes
-    """The stored bytes that follow, line feeds included, at most 3 MiB."""
+    """The stored bytes that follow, line feeds included, at most 3 MiB; empty to compare only."""
     start_offset: _builtins.int
     """Size of the file before these bytes. Another size fails with HEAD_MOVED, unless the bytes
     are there already.
+    """
+    prefix_sha256: _builtins.bytes
+    """SHA-256 of the file up to `start_offset` as the caller knows it, 32 bytes. Where the stored
+    bytes are others it fails with HEAD_MOVED, and nothing is appended. Unset: not compared.
     """
     def __init__(
         self,
@@ -510,12 +515,15 @@ class AppendCallsRequest(_message.Message):
         run_id: _builtins.str = ...,
         data: _builtins.bytes = ...,
         start_offset: _builtins.int = ...,
+        prefix_sha256: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256", "prefix_sha256", b"prefix_sha256"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "run_id", b"run_id", "start_offset", b"start_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256", "data", b"data", "prefix_sha256", b"prefix_sha256", "run_id", b"run_id", "start_offset", b"start_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__prefix_sha256: _TypeAlias = _typing.Literal["prefix_sha256"]  # noqa: Y015
+    _WhichOneofArgType__prefix_sha256: _TypeAlias = _typing.Literal["_prefix_sha256", b"_prefix_sha256"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prefix_sha256) -> _WhichOneofReturnType__prefix_sha256 | None: ...
 
 Global___AppendCallsRequest: _TypeAlias = AppendCallsRequest  # noqa: Y015
 
