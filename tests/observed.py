@@ -1,7 +1,6 @@
 """What a service shows over plain HTTP, as tests look at it."""
 
 import http.client
-import socket
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -9,25 +8,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from bernstein_runtime.endpoint import SERVICES
 
 HOST = "127.0.0.1"
-
-
-def free_base_port() -> int:
-    """A port that is free with those behind it, one a service."""
-    while True:
-        with socket.socket() as first:
-            first.bind((HOST, 0))
-            base = int(first.getsockname()[1])
-        others = [socket.socket() for _ in SERVICES]
-        try:
-            for number, each in enumerate(others):
-                each.bind((HOST, base + number))
-        except (OSError, OverflowError):
-            continue
-        else:
-            return base
-        finally:
-            for each in others:
-                each.close()
 
 
 @dataclass(frozen=True)

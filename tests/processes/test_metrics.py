@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.conftest import Project
-from tests.observed import HOST, Observed, free_base_port
+from tests.fleet import free_base_port
+from tests.observed import HOST, Observed
 
 from bernstein_client.connection import Services
 from bernstein_client.proxy import LaneWanted, ProxyClient
