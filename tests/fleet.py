@@ -22,6 +22,11 @@ from tests.conftest import Project
 from bernstein_runtime.endpoint import SERVICES, Endpoint
 
 HOST = "127.0.0.1"
+# Whoever has a certificate may do everything.
+ALL_GRANTED = "".join(
+    f'[[grant]]\ncaller = "*"\nrole = "{role}"\norigins = ["*"]\nruns = ["*"]\n'
+    for role in ("writer", "operator", "service")
+)
 START_SECONDS = 30.0
 
 
@@ -147,6 +152,8 @@ class Fleet:
         """`more`: variables of all services."""
         self.folder = folder
         self.authority = Authority(folder / "pki")
+        self.roles = folder / "roles.toml"
+        self.roles.write_text(ALL_GRANTED)
         self._basis = project.environ
         self._more = more
         self._opened = ExitStack()
@@ -162,6 +169,7 @@ class Fleet:
             "HOME": str(folder / "home"),
             **self.authority.issue(name, HOST),
             "BERNSTEIN_SVC_LISTEN_ENDPOINT": where,
+            "BERNSTEIN_SVC_ACCESS_FILE": str(self.roles),
             "BERNSTEIN_SVC_ENDPOINT": where,
             **self._more,
             **more,

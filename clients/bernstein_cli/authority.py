@@ -34,10 +34,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bernstein_cli.whole_file import write_new_file
 from bernstein_formats.errors import Conflict, InvalidInput, KeyUnusable, StoreFailed
+from bernstein_runtime.caller import NAME_PREFIX
 from bernstein_runtime.regular_file import read_named
 
-# The SAN that names a caller, for services as well.
-NAME_PREFIX: Final = "bernstein://caller/"
 CA_DAYS: Final = 1825
 DAYS: Final = 30
 DAYS_MAX: Final = 825

@@ -11,8 +11,8 @@ from bernstein_formats.errors import SignatureWrong
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.session_receipt import SessionManifest
 from bernstein_runtime import limits
+from bernstein_runtime.caller import CALLER_KEY
 from bernstein_runtime.channel import open_channel
-from bernstein_runtime.server import CALLER_KEY
 from bernstein_runtime.status import error_from
 
 

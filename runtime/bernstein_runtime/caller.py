@@ -11,6 +11,8 @@ from bernstein_formats.errors import InvalidInput
 from bernstein_formats.seal import check_origin
 from bernstein_runtime.origin import ORIGIN_KEY
 
+# What the signer behind a socket wants to be shown.
+CALLER_KEY: Final = "bernstein-caller-bin"
 # The SAN that names a caller; without it the first DNS name does.
 NAME_PREFIX: Final = "bernstein://caller/"
 

@@ -113,7 +113,15 @@ class TracingConfig:
     endpoint: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AccessConfig:
+    """`[access]`: the role table, which says who may do what at a listener with TLS."""
+
+    file: str = ""
+
+
 TABLES = (
+    "access",
     "fleet",
     "gateway",
     "listen",

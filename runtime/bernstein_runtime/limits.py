@@ -10,6 +10,8 @@ PIECE_BYTES_MAX = 3 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 QUEUED_BATCHES_MAX = 4096
 WORKER_THREADS = 32
+# In a fleet: so many callers may use up their quota before others wait (role_table.Quota).
+FLEET_WORKER_THREADS = 256
 # Streams that follow runs while they are written; each has a thread of its own.
 WATCHERS_MAX = 1024
 REQUEST_ID_CHARACTERS_MAX = 64

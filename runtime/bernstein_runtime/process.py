@@ -20,14 +20,22 @@ import structlog
 
 from bernstein_formats.errors import BernsteinError, InvalidInput
 from bernstein_runtime import metrics
-from bernstein_runtime.config import ListenConfig, MetricsConfig, SupervisorConfig, load_table
+from bernstein_runtime.config import (
+    AccessConfig,
+    ListenConfig,
+    MetricsConfig,
+    SupervisorConfig,
+    load_table,
+)
 from bernstein_runtime.connector import Connector, connector_for
 from bernstein_runtime.endpoint import Endpoint, is_loopback, parse_endpoint
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.logs import configure_logs
+from bernstein_runtime.origin import origin_of
 from bernstein_runtime.places import Places, make_state, places_for
 from bernstein_runtime.readiness import Readiness
 from bernstein_runtime.refusal import refusal_of
+from bernstein_runtime.role_file import RoleFile
 from bernstein_runtime.server import Listener
 from bernstein_runtime.supervisor import Supervisor
 from bernstein_runtime.tls import tls_files
@@ -67,14 +75,34 @@ class Started:
                 self.lock.is_current,
                 readiness=self.readiness,
             )
+        tls = tls_files(self.places.state_dir, self.environ)
         return Listener(
             socket,
             math.inf,
             holds_place=self.lock.is_current,
             address=listen.address(self.name),
-            tls=tls_files(self.places.state_dir, self.environ),
+            tls=tls,
+            roles=self._roles(has_tls=tls is not None),
+            origin=origin_of(self.places, self.environ),
             readiness=self.readiness,
         )
+
+    def _roles(self, *, has_tls: bool) -> RoleFile | None:
+        """The role table; None where callers have no names. Raises InvalidInput."""
+        config = load_table(AccessConfig, "access", self.places.state_dir, self.environ)
+        if has_tls != bool(config.file):
+            raise InvalidInput(
+                "[access] file is not set: it names the role table, without which nobody may call;"
+                " see docs/access.md"
+                if has_tls
+                else "[access] file is set, and callers have no names without [tls]; set both"
+            )
+        if not has_tls:
+            return None
+        path = Path(config.file)
+        if not path.is_absolute():
+            raise InvalidInput(f"[access] file: {config.file!r} is not an absolute path")
+        return RoleFile(path)
 
     def connector(self) -> Connector:
         """To the services that this one calls, by its own certificate. Raises InvalidInput."""

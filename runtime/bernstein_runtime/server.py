@@ -1,35 +1,31 @@
-"""serve(): one process, one gRPC server; the boundary of every call, health, reflection, stopping.
+"""serve(): one process, one gRPC server; health, reflection, stopping.
 
-The boundary is the only place where an error becomes a status, and where each call gets its one
-log line. A server without calls in flight for long enough stops by itself; SIGTERM finishes what
-runs. Both end the process with code 0.
+A server without calls in flight for long enough stops by itself; SIGTERM finishes what runs. Both
+end the process with code 0.
 """
 
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import grpc
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from bernstein_formats.errors import BernsteinError, NotAllowed, StoreFailed, Unavailable
-from bernstein_runtime import limits, metrics, trace
-from bernstein_runtime.call_facts import CallFacts
-from bernstein_runtime.caller import Caller, caller_of
+from bernstein_formats.errors import StoreFailed
+from bernstein_runtime import limits
+from bernstein_runtime.access import Access, NoRecords, Records
+from bernstein_runtime.boundary import Activity, Boundary
 from bernstein_runtime.readiness import Readiness
-from bernstein_runtime.status import DETAILS_KEY, code_of, details_of, printable
+from bernstein_runtime.role_file import RoleFile
 from bernstein_runtime.tls import TlsFiles, listener_credentials
 
-CALLER_KEY = "bernstein-caller-bin"
 OPTIONS = [
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
@@ -44,124 +40,7 @@ CONNECTION_AGE_OPTION = ("grpc.max_connection_age_ms", 600_000)
 # How long calls in flight may take when the service stops.
 STOP_GRACE_SECONDS = 5.0
 TICK_SECONDS = 0.5
-# Generic in the stubs only.
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class Activity:
-    """How many calls are in flight and when the last one ended."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    in_flight: int = 0
-    last: float = field(default_factory=time.monotonic)
-
-    def began(self) -> None:
-        with self.lock:
-            self.in_flight += 1
-
-    def ended(self) -> None:
-        with self.lock:
-            self.in_flight -= 1
-            self.last = time.monotonic()
-
-    def idle_seconds(self) -> float:
-        with self.lock:
-            return 0.0 if self.in_flight else time.monotonic() - self.last
-
-
-class Boundary(grpc.ServerInterceptor):
-    """Around every call: is the caller allowed, what came of it, how long did it take."""
-
-    def __init__(self, activity: Activity, token: bytes, stopping: threading.Event) -> None:
-        self._activity = activity
-        self._token = token
-        self._stopping = stopping
-
-    def intercept_service(
-        self,
-        continuation: "Callable[[grpc.HandlerCallDetails], Handler | None]",
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "Handler | None":
-        handler = continuation(handler_call_details)
-        method = handler_call_details.method
-        if handler is None or not method.startswith("/bernstein_api."):
-            return handler
-        kind = ("stream" if handler.request_streaming else "unary") + (
-            "_stream" if handler.response_streaming else "_unary"
-        )
-        behaviour = getattr(handler, kind)
-        wrapped = self._streaming if handler.response_streaming else self._single
-        make = getattr(grpc, f"{kind}_rpc_method_handler")
-        made: Handler = make(
-            wrapped(behaviour, method),
-            handler.request_deserializer,
-            handler.response_serializer,
-        )
-        return made
-
-    def _single(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
-        def call(request: Any, context: grpc.ServicerContext) -> Any:
-            facts = CallFacts(context)
-            with self._around(method, context, facts):
-                return behaviour(facts.of(request), context)
-
-        return call
-
-    def _streaming(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
-        def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-            facts = CallFacts(context)
-            with self._around(method, context, facts):
-                yield from behaviour(facts.of(request), context)
-
-        return call
-
-    @contextmanager
-    def _around(
-        self, method: str, context: grpc.ServicerContext, facts: CallFacts
-    ) -> Iterator[None]:
-        with (
-            trace.serving(facts.trace, method.rsplit("/", 1)[-1], facts.said),
-            self._logged(method, context, facts.said),
-        ):
-            caller = caller_of(method, context)
-            facts.said |= {"caller": caller.name} if caller.name else {}
-            self._admit(caller, context)
-            yield
-
-    @contextmanager
-    def _logged(
-        self, method: str, context: grpc.ServicerContext, said: dict[str, object]
-    ) -> Iterator[None]:
-        self._activity.began()
-        began = time.monotonic()
-        try:
-            yield
-        except BernsteinError as error:
-            said["reason"] = error.reason
-            context.set_trailing_metadata(((DETAILS_KEY, details_of(error)),))
-            context.abort(code_of(error), printable(error.message))
-        except Exception:
-            said["reason"] = "INTERNAL"
-            log.exception("bug", method=method)
-            context.abort(grpc.StatusCode.INTERNAL, "internal error")
-        finally:
-            self._activity.ended()
-            method = method.rsplit("/", 1)[-1]
-            seconds = time.monotonic() - began
-            metrics.RPCS.add(1, method, str(said.get("reason", "OK")))
-            metrics.RPC_SECONDS.observe(seconds, method)
-            log.info("rpc", method=method, ms=round(seconds * 1000, 1), **said)
-
-    def _admit(self, caller: Caller, context: grpc.ServicerContext) -> None:
-        """Raises NotAllowed, Unavailable. The one place where it is decided who may call what."""
-        if self._stopping.is_set():
-            raise Unavailable("the service is stopping; try again")
-        if self._token and self._token not in {
-            value for key, value in context.invocation_metadata() if key == CALLER_KEY
-        }:
-            raise NotAllowed("only the journal may call the signer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +59,14 @@ class Listener:
     # Where services of a fleet are reached, and with which certificate.
     address: str = ""
     tls: TlsFiles | None = None
+    # Who may do what there, and the origin of calls that name none.
+    roles: RoleFile | None = None
+    origin: str = ""
     readiness: Readiness = field(default_factory=Readiness)
+
+
+def _no_records(_: str) -> AbstractContextManager[Records]:
+    return nullcontext(NoRecords())
 
 
 def serve(
@@ -192,6 +78,7 @@ def serve(
     finish: Callable[[], None] = lambda: None,
     streams_max: int = 0,
     end_streams: Callable[[], None] = lambda: None,
+    records: Callable[[str], AbstractContextManager[Records]] = _no_records,
 ) -> None:
     """Serve until SIGTERM, SIGINT, idleness or the loss of the state folder.
 
@@ -199,6 +86,7 @@ def serve(
     health is NOT_SERVING, while that of the process (no name) says whether it lives.
     `busy` keeps an idle server alive; `finish` runs last, when no call is in flight any more.
     Streams without an end have threads beside the usual ones; `end_streams` ends them at a stop.
+    `records`: whose runs those of an origin are, as long as they are needed.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -207,9 +95,13 @@ def serve(
         watch = threading.Thread(target=_watch, args=(listener.parent, stopping), daemon=True)
         watch.start()
     activity = Activity()
+    access, threads = None, limits.WORKER_THREADS
+    if listener.roles is not None:
+        access = Access(listener.roles, listener.origin, records)
+        threads = limits.FLEET_WORKER_THREADS
     server = grpc.server(
-        futures.ThreadPoolExecutor(max_workers=limits.WORKER_THREADS + streams_max),
-        interceptors=[Boundary(activity, listener.token, stopping)],
+        futures.ThreadPoolExecutor(max_workers=threads + streams_max),
+        interceptors=[Boundary(activity, listener.token, stopping, access)],
         options=[*OPTIONS, CONNECTION_AGE_OPTION] if listener.tls else OPTIONS,
     )
     name = register(server)

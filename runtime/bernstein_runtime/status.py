@@ -15,6 +15,8 @@ DETAILS_KEY = "grpc-status-details-bin"
 # Trailers hold about 8 KiB; a fact longer than this is in the text already.
 METADATA_CHARACTERS_MAX = 512
 TEXT_CHARACTERS_MAX = 4000
+# When a caller with too much under way may try again.
+RETRY_AFTER_MILLISECONDS = 200
 
 CODES: dict[type[BernsteinError], grpc.StatusCode] = {
     errors.InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
@@ -55,6 +57,10 @@ def details_of(error: BernsteinError) -> bytes:
     number: int = code_of(error).value[0]
     status = status_pb2.Status(code=number, message=printable(error.message))
     status.details.add().Pack(info)
+    if isinstance(error, errors.TooMany):
+        wait = error_details_pb2.RetryInfo()
+        wait.retry_delay.FromMilliseconds(RETRY_AFTER_MILLISECONDS)
+        status.details.add().Pack(wait)
     return status.SerializeToString()
 
 

@@ -1,6 +1,8 @@
 """`bernstein-journal STATE_FOLDER`: wire the journal and serve it."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 
@@ -14,6 +16,7 @@ from bernstein_runtime.per_origin import PerOrigin
 from bernstein_runtime.process import Started, service_process
 from bernstein_runtime.server import serve
 from bernstein_store.chosen import chosen_stores
+from bernstein_store.run_records import RunRecords
 
 
 def run(started: Started) -> None:
@@ -30,6 +33,11 @@ def run(started: Started) -> None:
     own = origin_of(started.places, started.environ)
     origins = PerOrigin(own, lambda origin: JournalWiring(shared, origin))
 
+    @contextmanager
+    def records(origin: str) -> Iterator[RunRecords]:
+        with origins.using(origin) as wiring:
+            yield wiring.records
+
     def register(server: grpc.Server) -> str:
         journal_pb2_grpc.add_JournalServiceServicer_to_server(origins.servicer, server)
         return journal_pb2.DESCRIPTOR.services_by_name["JournalService"].full_name
@@ -41,6 +49,7 @@ def run(started: Started) -> None:
             check=origins.check,
             streams_max=limits.WATCHERS_MAX,
             end_streams=origins.end_streams,
+            records=records,
         )
     finally:
         origins.close()

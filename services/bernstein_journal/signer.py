@@ -18,10 +18,10 @@ from bernstein_formats.canonical import spelled
 from bernstein_formats.errors import NotAllowed
 from bernstein_formats.spine import SpineFields
 from bernstein_runtime import limits
+from bernstein_runtime.caller import CALLER_KEY
 from bernstein_runtime.channel import call, open_channel
 from bernstein_runtime.connector import Connector
 from bernstein_runtime.places import Places
-from bernstein_runtime.server import CALLER_KEY
 
 PACKAGE = "/bernstein_api.signer.v1.SignerService"
 Chunks = Callable[[], Iterator[bytes]]

@@ -23,6 +23,7 @@ from bernstein_journal.writer import Writer
 from bernstein_runtime.clock import Clock
 from bernstein_runtime.connector import Connector, FleetConnector
 from bernstein_runtime.places import Places
+from bernstein_store.run_records import RunRecords
 from bernstein_store.store import Stores
 
 
@@ -47,6 +48,7 @@ class JournalWiring:
         places, clock = shared.places, shared.clock
         connector = shared.connector.for_origin(origin)
         self._store = store = shared.stores.of(origin)
+        self.records = RunRecords(store, "journal", clock)
 
         def signer() -> Signer:
             return resident_signer(connector, shared.token)

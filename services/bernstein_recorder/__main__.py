@@ -1,5 +1,8 @@
 """`bernstein-recorder STATE_FOLDER`: wire the recorder and serve it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import grpc
 
 from bernstein_api.recorder.v1 import recorder_pb2, recorder_pb2_grpc
@@ -14,6 +17,7 @@ from bernstein_runtime.protection import hide
 from bernstein_runtime.server import serve
 from bernstein_store.chosen import chosen_stores
 from bernstein_store.files import FileStore
+from bernstein_store.run_records import RunRecords
 
 
 def run(started: Started) -> None:
@@ -35,6 +39,11 @@ def run(started: Started) -> None:
 
     origins = PerOrigin(shared.own, wire)
 
+    @contextmanager
+    def records(origin: str) -> Iterator[RunRecords]:
+        with origins.using(origin) as wiring:
+            yield wiring.records
+
     def register(server: grpc.Server) -> str:
         recorder_pb2_grpc.add_RecorderServiceServicer_to_server(origins.servicer, server)
         return recorder_pb2.DESCRIPTOR.services_by_name["RecorderService"].full_name
@@ -43,7 +52,14 @@ def run(started: Started) -> None:
         origins.close()
         shared.stores.close()
 
-    serve(started.listener(), register, check=origins.check, busy=origins.busy, finish=finish)
+    serve(
+        started.listener(),
+        register,
+        check=origins.check,
+        busy=origins.busy,
+        finish=finish,
+        records=records,
+    )
 
 
 def main() -> None:

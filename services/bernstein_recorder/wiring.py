@@ -14,6 +14,7 @@ from bernstein_recorder.service import RecorderService
 from bernstein_recorder.sessions import Sessions
 from bernstein_runtime.clock import Clock
 from bernstein_runtime.config import RecorderConfig
+from bernstein_store.run_records import RunRecords
 from bernstein_store.store import Store, Stores
 
 
@@ -42,6 +43,7 @@ class RecorderWiring:
     def __init__(self, shared: Shared, origin: str, quarantine: Store) -> None:
         clock = shared.clock
         self._store = store = shared.stores.of(origin)
+        self.records = RunRecords(store, "recorder", clock)
         self._sessions = Sessions(
             RecordedRuns(store, RecordedIndexes(store, shared.below(shared.indexes, origin))),
             Recordings(store, clock),

@@ -29,6 +29,7 @@ from bernstein_cli.main import cli
 from bernstein_cli.peer import knows_peer
 from bernstein_runtime.config import TABLES as TABLES_OF_CONFIGURATION
 from bernstein_runtime.config import (
+    AccessConfig,
     FleetConfig,
     GatewayConfig,
     ListenConfig,
@@ -294,6 +295,7 @@ def test_every_exit_code_is_explained() -> None:
         ("fleet", FleetConfig),
         ("listen", ListenConfig),
         ("tls", TlsConfig),
+        ("access", AccessConfig),
         ("supervisor", SupervisorConfig),
         ("store", StoreConfig),
         ("recorder", RecorderConfig),

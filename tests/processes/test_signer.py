@@ -40,9 +40,9 @@ from bernstein_formats.receipt_file import receipt_cose_preimage, receipt_head, 
 from bernstein_formats.receipt_verify import verify_receipt
 from bernstein_formats.run_receipt import ReceiptSignature
 from bernstein_formats.seal import check_seal, parse_entry, parse_seal
+from bernstein_runtime.caller import CALLER_KEY
 from bernstein_runtime.channel import open_channel
 from bernstein_runtime.places import Places, places_for
-from bernstein_runtime.server import CALLER_KEY
 from bernstein_runtime.status import error_from
 from bernstein_signer.key import create_key, load_key_file
 
