@@ -32,6 +32,7 @@ def test_services_with_the_given_configuration_serve_a_fleet_and_are_observed(
     for name, path in zip(FILES, given, strict=True):
         text = text.replace(f"/etc/bernstein/tls/{name}", path)
     text = text.replace("journal1.example", f"{HOST}:{host.endpoint.base_port}")
+    text = text.replace("/etc/bernstein/roles.toml", str(CONFIG.with_name("roles.toml")))
     text = re.sub(r'(?m)^url = ".*"$', f'url = "{postgres.database()}"', text)
     text = re.sub(r'(?m)^password_file = ".*"$', 'password_file = ""', text)
     text = text.replace("127.0.0.1:7441", f"{HOST}:{observed.base_port}").replace("7435", "0")
@@ -41,7 +42,7 @@ def test_services_with_the_given_configuration_serve_a_fleet_and_are_observed(
 
     host.start("journal", "recorder", "rederiver", "signer")
     host.start("gateway", wait=False)
-    with fleet.client("writer", host).services() as services:
+    with fleet.client("build-1", host).services() as services:
         run_id = services.journal.create_run()
         services.journal.append(run_id, "x", {"n": 1})
         finished = services.journal.finish_run(run_id)
