@@ -35,7 +35,8 @@ from bernstein_formats.journal_verify import rebuild_state, verify_journal
 from bernstein_formats.paths import is_run_id
 from bernstein_formats.provider_state import ProviderState
 from bernstein_formats.public_key import PublicKey, parse_public_pem
-from bernstein_formats.rederivation import rederive
+from bernstein_formats.recording_gaps import schedule_findings
+from bernstein_formats.rederivation import UNDERIVABLE_STEP, rederive
 from bernstein_formats.retention import JOURNAL_GONE, lost_journal
 from bernstein_formats.run_choice import LATEST, latest, newest_first, recorded_start
 from bernstein_formats.seal import Seal
@@ -236,6 +237,8 @@ class OneFile(LocalRuns):
 
 def _rederived(journal: Path, run_id: str, progress: Callable[[int], None]) -> Rederived:
     found = rederive(counted(_chunks(journal), progress), run_id)
+    refused = found.reason_code == UNDERIVABLE_STEP
+    findings = schedule_findings(_chunks(journal)) if refused else ()
     return Rederived(
         ok=found.ok,
         run_id=found.run_id,
@@ -247,6 +250,7 @@ def _rederived(journal: Path, run_id: str, progress: Callable[[int], None]) -> R
         reason_code=found.reason_code,
         rule=found.rule,
         notes=tuple(f"row {note.index}: stored {note.member} differs" for note in found.notes),
+        findings=tuple(Finding(each.reason, each.index, "task_id") for each in findings),
     )
 
 

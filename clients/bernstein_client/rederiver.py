@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from bernstein_api.rederiver.v1 import rederiver_pb2, rederiver_pb2_grpc
 from bernstein_client.service_channel import ServiceChannel
-from bernstein_client.values import Rederived
+from bernstein_client.values import Finding, Rederived
 
 
 class RederiverClient:
@@ -38,4 +38,5 @@ def _unpacked(found: rederiver_pb2.Rederivation) -> Rederived:
         reason_code=found.reason_code,
         rule=found.rule,
         notes=tuple(found.notes),
+        findings=tuple(Finding(each.reason, each.index, "task_id") for each in found.findings),
     )

@@ -168,6 +168,8 @@ class Rederived:
     reason_code: str
     rule: str
     notes: tuple[str, ...]
+    # Rows that the rules refuse: known gaps of the peer's recording by their own names, else rules.
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

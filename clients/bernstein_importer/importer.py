@@ -5,6 +5,7 @@ what is stored already is compared with the source.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -139,12 +140,21 @@ class Importer:
             # The spine is the peer's: nothing of ours goes into it.
             self._project.journal.finish_run(subject.run_id, spine_seal=False)
             seen.is_sealed = True
-            return self._outcome(subject, seen, Status.SEALED, 0)
+            outcome = self._outcome(subject, seen, Status.SEALED, 0)
+            return replace(outcome, findings=self._findings(subject.run_id))
         except Conflict as error:
             self._seen[subject] = _Seen(settled=seen.settled)
             return failed(subject, error)
         except BernsteinError as error:
             return failed(subject, error)
+
+    def _findings(self, run_id: str) -> dict[str, int]:
+        """What the scheduler's rules say of it; that nobody could be asked changes no seal."""
+        try:
+            found = self._project.rederiver.rederive_run(run_id)
+        except BernsteinError:
+            return {}
+        return dict(Counter(each.reason for each in found.findings))
 
     def forget(self, subject: Subject) -> None:
         """Begin anew with it the next time: it is gone, or nobody knows what was stored last."""

@@ -1,12 +1,12 @@
 """What an import did with each run, and what it needs of the services, as values and protocols."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from bernstein_client.recorder import Recording
-from bernstein_client.values import FinishedRun, RunInfo
+from bernstein_client.values import FinishedRun, Rederived, RunInfo
 from bernstein_formats import paths
 from bernstein_formats.errors import BernsteinError
 
@@ -44,6 +44,12 @@ class Recorder(Protocol):
     ) -> int: ...
 
 
+class Rederiver(Protocol):
+    """The rederiver service, likewise."""
+
+    def rederive_run(self, run_id: str) -> Rederived: ...
+
+
 class Project(Protocol):
     """The services of the project that the runs go to; each is connected when it is needed."""
 
@@ -53,6 +59,8 @@ class Project(Protocol):
     def steps(self) -> Steps: ...
     @property
     def recorder(self) -> Recorder: ...
+    @property
+    def rederiver(self) -> Rederiver: ...
 
 
 class Part(StrEnum):
@@ -128,6 +136,8 @@ class Outcome:
     # Of a step journal, which belongs to no run.
     agent_id: str = ""
     steps: int = 0
+    # Of a run that was sealed: rows that the scheduler's rules refuse, by known gap or rule.
+    findings: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def subject(self) -> Subject:

@@ -85,6 +85,11 @@ class ScheduleRules:
             self._fold(payload.get("nodes"))
         return None
 
+    def assume(self, event: str, payload: Mapping[str, JsonValue]) -> None:
+        """Take in an event that was refused, for whoever goes on behind it."""
+        if event == CLAIM_EVENT:
+            self._claimed[task_id_of(payload)] = payload.get("agent_id")
+
     def _claim(self, task_id: str, agent_id: JsonValue) -> Refusal | None:
         refusal = self._claim_refusal(task_id)
         if refusal is None:

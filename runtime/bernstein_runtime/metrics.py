@@ -153,6 +153,13 @@ REPLAY_MISSES = Metric(
     "Requests that a recording could not answer.",
     ("recorder", "proxy"),
 )
+SCHEDULE_FINDINGS = Metric(
+    Kind.COUNTER,
+    "bernstein_schedule_findings_total",
+    "Rows that the scheduler's rules refuse in runs that were re-derived, by known gap or rule.",
+    ("rederiver",),
+    ("reason",),
+)
 STORE_RETRIES = Metric(
     Kind.COUNTER,
     "bernstein_store_retries_total",

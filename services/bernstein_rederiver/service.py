@@ -1,14 +1,19 @@
 """RederiverService: unpack, call, pack."""
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import grpc
 
 from bernstein_api.rederiver.v1 import rederiver_pb2, rederiver_pb2_grpc
 from bernstein_formats.journal_reader import counted
-from bernstein_formats.rederivation import Rederivation, rederive
+from bernstein_formats.recording_gaps import ScheduleFinding, schedule_findings
+from bernstein_formats.rederivation import UNDERIVABLE_STEP, Rederivation, rederive
 from bernstein_rederiver.journal import Journal
+from bernstein_runtime import metrics
 from bernstein_runtime.progress import Done, Report, with_progress
+
+_Found: TypeAlias = tuple[Rederivation, tuple[ScheduleFinding, ...]]
 
 
 class RederiverService(rederiver_pb2_grpc.RederiverServiceServicer):
@@ -22,17 +27,25 @@ class RederiverService(rederiver_pb2_grpc.RederiverServiceServicer):
     ) -> Iterator[rederiver_pb2.RederiveRunResponse]:
         run_id, chunks = self._journal.read(request.run_id)
 
-        def work(report: Report) -> Rederivation:
-            return rederive(counted(chunks, lambda done: report(done, 0)), run_id)
+        def work(report: Report) -> _Found:
+            answer = rederive(counted(chunks, lambda done: report(done, 0)), run_id)
+            if answer.reason_code != UNDERIVABLE_STEP:
+                return answer, ()
+            findings = schedule_findings(self._journal.read(run_id)[1])
+            for each in findings:
+                metrics.SCHEDULE_FINDINGS.add(1, each.reason)
+            return answer, findings
 
         for item in with_progress(work):
             if isinstance(item, Done):
                 yield rederiver_pb2.RederiveRunResponse(done_bytes=item.done_bytes)
             else:
-                yield rederiver_pb2.RederiveRunResponse(rederivation=_packed(item.value))
+                yield rederiver_pb2.RederiveRunResponse(rederivation=_packed(*item.value))
 
 
-def _packed(found: Rederivation) -> rederiver_pb2.Rederivation:
+def _packed(
+    found: Rederivation, findings: tuple[ScheduleFinding, ...]
+) -> rederiver_pb2.Rederivation:
     return rederiver_pb2.Rederivation(
         ok=found.ok,
         run_id=found.run_id,
@@ -44,4 +57,5 @@ def _packed(found: Rederivation) -> rederiver_pb2.Rederivation:
         reason_code=found.reason_code,
         rule=found.rule,
         notes=[f"row {note.index}: stored {note.member} is not its own" for note in found.notes],
+        findings=[rederiver_pb2.Finding(reason=each.reason, index=each.index) for each in findings],
     )

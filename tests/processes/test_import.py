@@ -109,7 +109,13 @@ def test_verify_re_derive_and_receipts_work_on_an_imported_run(project: Any, sou
     assert json.loads(verified.stdout)["chain_consistent"] is True
     rederived = bernstein(project, "replay", RUN_ID, "--re-derive", "--as-json")
     assert rederived.returncode == 1
-    assert json.loads(rederived.stdout)["reason_code"] == "underivable_step"
+    answer = json.loads(rederived.stdout)
+    assert answer["reason_code"] == "underivable_step"
+    assert {each["reason"] for each in answer["findings"]} == {"retry_under_new_id"}
+    offline = bernstein(project, "replay", RUN_ID, "--re-derive", "--as-json", "--offline")
+    assert json.loads(offline.stdout)["findings"] == answer["findings"]
+    said = bernstein(project, "replay", RUN_ID, "--re-derive").stdout
+    assert "but for these rows the schedule follows the rules" in said
     assert bernstein(project, "keys", "new", "key.pem").returncode == 0
     signed = bernstein(project, "verify", "run", RUN_ID, "--signing-key-path", "key.pem")
     assert signed.returncode == 0, signed.stderr

@@ -134,6 +134,26 @@ def test_what_the_signer_does_is_counted(services: Services, observed: Observed)
     assert observed.value("signer", "bernstein_ledger_bytes") == ledger.stat().st_size
 
 
+def test_known_gaps_of_the_peers_recordings_are_counted(
+    services: Services, observed: Observed
+) -> None:
+    run_id = services.journal.create_run()
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("tick_start", {"tick": 1}),
+        ("plan.graph.full", {"nodes": [{"id": "a"}, {"id": "b", "depends_on": ["a"]}]}),
+        ("task_claimed", {"task_id": "a"}),
+        ("tick_start", {"tick": 2}),
+        ("task_claimed", {"task_id": "b"}),
+        ("task_completed", {"task_id": "a"}),
+    ]
+    services.journal.append_many(run_id, events)
+    (found,) = services.rederiver.rederive_run(run_id).findings
+
+    assert (found.reason, found.index) == ("claim_before_completion", 4)
+    counted = {"reason": "claim_before_completion"}
+    assert observed.value("rederiver", "bernstein_schedule_findings_total", **counted) == 1
+
+
 def test_a_replay_s_misses_are_counted_and_no_secret_is_shown(
     services: Services, recorded: str, observed: Observed
 ) -> None:

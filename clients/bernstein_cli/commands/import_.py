@@ -20,6 +20,7 @@ from bernstein_importer.importer import Importer
 from bernstein_importer.outcome import Outcome, Status
 from bernstein_importer.source import Source, check_apart, find_source
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.fleet import fleet_of
 
 
 @click.command("import")
@@ -50,9 +51,10 @@ def import_(*, folder: Path, follow: bool, run_id: str, sdd_dir: Path, as_json: 
     taken, and what was taken is compared. Exit 1 when a run could not be taken in; the others are.
     """
     source = find_source(folder)
-    check_apart(source, sdd_dir)
-    _make_folder(sdd_dir)
     with Services(sdd_dir) as services:
+        if fleet_of(services.places.state_dir, os.environ) is None:
+            check_apart(source, sdd_dir)
+            _make_folder(sdd_dir)
         importer = Importer(source, services, run_id)
         if follow:
             return _followed(importer, as_json=as_json)
@@ -134,6 +136,7 @@ def _line(outcome: Outcome) -> str:
     parts = [f"{count} {what}" for what, count in counts.items() if count or what == always]
     if outcome.status is not Status.SEALED:
         parts.append(f"{outcome.new_bytes} of {outcome.size_bytes} bytes are new")
+    parts += [f"{count} {reason}" for reason, count in outcome.findings.items()]
     if outcome.torn_bytes:
         parts.append(f"{outcome.torn_bytes} bytes that are no row yet left for later")
     return f"{name}: {outcome.status.value}: {', '.join(parts)}"

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*bernstein_api/rederiver/v1/rederiver.proto\x12\x1a\x62\x65rnstein_api.rederiver.v1\"$\n\x12RederiveRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"w\n\x13RederiveRunResponse\x12\x14\n\ndone_bytes\x18\x01 \x01(\x03H\x00\x12@\n\x0crederivation\x18\x02 \x01(\x0b\x32(.bernstein_api.rederiver.v1.RederivationH\x00\x42\x08\n\x06result\"\xd5\x01\n\x0cRederivation\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x15\n\rrecorded_head\x18\x03 \x01(\t\x12\x14\n\x0c\x64\x65rived_head\x18\x04 \x01(\t\x12\x12\n\nstep_count\x18\x05 \x01(\x03\x12\x17\n\nstep_index\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x13\n\x0breason_code\x18\x08 \x01(\t\x12\x0c\n\x04rule\x18\t \x01(\t\x12\r\n\x05notes\x18\n \x03(\tB\r\n\x0b_step_index2\x89\x01\n\x10RederiverService\x12u\n\x0bRederiveRun\x12..bernstein_api.rederiver.v1.RederiveRunRequest\x1a/.bernstein_api.rederiver.v1.RederiveRunResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*bernstein_api/rederiver/v1/rederiver.proto\x12\x1a\x62\x65rnstein_api.rederiver.v1\"$\n\x12RederiveRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"w\n\x13RederiveRunResponse\x12\x14\n\ndone_bytes\x18\x01 \x01(\x03H\x00\x12@\n\x0crederivation\x18\x02 \x01(\x0b\x32(.bernstein_api.rederiver.v1.RederivationH\x00\x42\x08\n\x06result\"\x8c\x02\n\x0cRederivation\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x15\n\rrecorded_head\x18\x03 \x01(\t\x12\x14\n\x0c\x64\x65rived_head\x18\x04 \x01(\t\x12\x12\n\nstep_count\x18\x05 \x01(\x03\x12\x17\n\nstep_index\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x13\n\x0breason_code\x18\x08 \x01(\t\x12\x0c\n\x04rule\x18\t \x01(\t\x12\r\n\x05notes\x18\n \x03(\t\x12\x35\n\x08\x66indings\x18\x0b \x03(\x0b\x32#.bernstein_api.rederiver.v1.FindingB\r\n\x0b_step_index\"(\n\x07\x46inding\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x03\x32\x89\x01\n\x10RederiverService\x12u\n\x0bRederiveRun\x12..bernstein_api.rederiver.v1.RederiveRunRequest\x1a/.bernstein_api.rederiver.v1.RederiveRunResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,7 +38,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REDERIVERUNRESPONSE']._serialized_start=112
   _globals['_REDERIVERUNRESPONSE']._serialized_end=231
   _globals['_REDERIVATION']._serialized_start=234
-  _globals['_REDERIVATION']._serialized_end=447
-  _globals['_REDERIVERSERVICE']._serialized_start=450
-  _globals['_REDERIVERSERVICE']._serialized_end=587
+  _globals['_REDERIVATION']._serialized_end=502
+  _globals['_FINDING']._serialized_start=504
+  _globals['_FINDING']._serialized_end=544
+  _globals['_REDERIVERSERVICE']._serialized_start=547
+  _globals['_REDERIVERSERVICE']._serialized_end=684
 # @@protoc_insertion_point(module_scope)

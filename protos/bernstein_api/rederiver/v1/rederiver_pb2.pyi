@@ -86,6 +86,7 @@ class Rederivation(_message.Message):
     REASON_CODE_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
     ok: _builtins.bool
     """Whether they do."""
     run_id: _builtins.str
@@ -108,6 +109,10 @@ class Rederivation(_message.Message):
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Notes that change no verdict."""
 
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
+        """Each row that the rules refuse, walking on behind it; at most 1000. Empty when ok."""
+
     def __init__(
         self,
         *,
@@ -121,13 +126,42 @@ class Rederivation(_message.Message):
         reason_code: _builtins.str = ...,
         rule: _builtins.str = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
+        findings: _abc.Iterable[Global___Finding] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_step_index", b"_step_index", "step_index", b"step_index"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_index", b"_step_index", "derived_head", b"derived_head", "notes", b"notes", "ok", b"ok", "reason", b"reason", "reason_code", b"reason_code", "recorded_head", b"recorded_head", "rule", b"rule", "run_id", b"run_id", "step_count", b"step_count", "step_index", b"step_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_index", b"_step_index", "derived_head", b"derived_head", "findings", b"findings", "notes", b"notes", "ok", b"ok", "reason", b"reason", "reason_code", b"reason_code", "recorded_head", b"recorded_head", "rule", b"rule", "run_id", b"run_id", "step_count", b"step_count", "step_index", b"step_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_index: _TypeAlias = _typing.Literal["step_index"]  # noqa: Y015
     _WhichOneofArgType__step_index: _TypeAlias = _typing.Literal["_step_index", b"_step_index"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__step_index) -> _WhichOneofReturnType__step_index | None: ...
 
 Global___Rederivation: _TypeAlias = Rederivation  # noqa: Y015
+
+@_typing.final
+class Finding(_message.Message):
+    """A row that the rules refuse."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """A known gap of the peer's recording (claim_before_completion, retry_under_new_id), or the rule
+    where it is none of them.
+    """
+    index: _builtins.int
+    """The row, from 0."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        index: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Finding: _TypeAlias = Finding  # noqa: Y015
