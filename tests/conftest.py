@@ -37,21 +37,25 @@ class Project:
         return Services(self.sdd, self.environ)
 
 
+def environ_of(home: Path) -> dict[str, str]:
+    """All that a user's programs need."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "TMPDIR": "/tmp",  # noqa: S108 - socket paths must be short
+        "KF_RULE_CACHE_DIR": os.environ["KF_RULE_CACHE_DIR"],
+        "LANG": "C.UTF-8",
+        "NO_COLOR": "1",
+    }
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
     """A project whose services, if any were started, are ended afterwards."""
     folder = tmp_path / "project"
     (folder / ".sdd").mkdir(parents=True)
     (tmp_path / "home").mkdir()
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path / "home"),
-        "TMPDIR": "/tmp",  # noqa: S108 - socket paths must be short
-        "KF_RULE_CACHE_DIR": os.environ["KF_RULE_CACHE_DIR"],
-        "LANG": "C.UTF-8",
-        "NO_COLOR": "1",
-    }
-    made = Project(folder, environ)
+    made = Project(folder, environ_of(tmp_path / "home"))
     yield made
     with made.services() as services:
         services.supervisor.ask({"do": "stop"})

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from tests.conftest import Project
+from tests.conftest import Project, environ_of
 
 from bernstein_runtime.endpoint import SERVICES, Endpoint
 
@@ -148,13 +148,12 @@ class ServiceHost:
 class Fleet:
     """Hosts and clients that trust one CA."""
 
-    def __init__(self, folder: Path, project: Project, **more: str) -> None:
+    def __init__(self, folder: Path, **more: str) -> None:
         """`more`: variables of all services."""
         self.folder = folder
         self.authority = Authority(folder / "pki")
         self.roles = folder / "roles.toml"
         self.roles.write_text(ALL_GRANTED)
-        self._basis = project.environ
         self._more = more
         self._opened = ExitStack()
 
@@ -165,8 +164,7 @@ class Fleet:
         endpoint = Endpoint(HOST, free_base_port())
         where = f"{HOST}:{endpoint.base_port}"
         environ = {
-            **self._basis,
-            "HOME": str(folder / "home"),
+            **environ_of(folder / "home"),
             **self.authority.issue(name, HOST),
             "BERNSTEIN_SVC_LISTEN_ENDPOINT": where,
             "BERNSTEIN_SVC_ACCESS_FILE": str(self.roles),
@@ -184,8 +182,7 @@ class Fleet:
         (folder / "home").mkdir(parents=True)
         where = ",".join(f"{HOST}:{each.endpoint.base_port}" for each in hosts)
         environ = {
-            **self._basis,
-            "HOME": str(folder / "home"),
+            **environ_of(folder / "home"),
             **self.authority.issue(name),
             "BERNSTEIN_SVC_ENDPOINT": where,
             "BERNSTEIN_SVC_FLEET_ORIGIN": "fleet:demo",
@@ -218,9 +215,9 @@ def free_base_port() -> int:
 
 
 @contextmanager
-def fleet_in(folder: Path, project: Project, **more: str) -> Iterator[Fleet]:
+def fleet_in(folder: Path, **more: str) -> Iterator[Fleet]:
     """Its services are ended afterwards."""
-    made = Fleet(folder, project, **more)
+    made = Fleet(folder, **more)
     try:
         yield made
     finally:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from bernstein_agent.sandbox import Place, sandbox_environ
 from bernstein_agent.surroundings import pinned_environ
 from bernstein_formats.agent_environment import Environment
-from bernstein_runtime.config import RecorderConfig, SignerConfig, load_table
+from bernstein_runtime.config import RecorderConfig, SignerConfig, TlsConfig, load_table
 from bernstein_runtime.places import RECEIPT_KEY_PATH, Places, audit_key_path
 from bernstein_runtime.supervisor import PEER_AUDIT_KEY
 
@@ -58,7 +58,9 @@ def key_files(places: Places, environ: Mapping[str, str]) -> list[Path]:
     """Every file with a key that configuration or variables name. Raises InvalidInput."""
     signer = load_table(SignerConfig, "signer", places.state_dir, environ)
     recorder = load_table(RecorderConfig, "recorder", places.state_dir, environ)
+    tls = load_table(TlsConfig, "tls", places.state_dir, environ)
     named = [signer.receipt_key_file, recorder.openai_key_file, recorder.anthropic_key_file]
+    named.append(tls.key_file)
     named += [environ.get(each, "") for each in (RECEIPT_KEY_PATH, PEER_AUDIT_KEY)]
     return [
         audit_key_path(signer.audit_key_file, environ),

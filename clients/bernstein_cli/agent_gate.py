@@ -3,6 +3,7 @@
 The runs are replayed in a state folder that goes away afterwards; nothing below DIR changes.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from bernstein_client.connection import Services
 from bernstein_formats.canonical import parse_json
 from bernstein_formats.errors import BernsteinError, InvalidInput, ReplayRecordingMissingError
 from bernstein_formats.paths import RUNS_FOLDER, check_run_id, llm_http_path, metadata_path
+from bernstein_runtime.config import NO_FLEET
 from bernstein_runtime.regular_file import read_regular
 
 # The worst first: what comes before decides the exit code of all.
@@ -140,7 +142,7 @@ def _throwaway(runs: list[Path]) -> Iterator[Services]:
         sdd_dir = Path(folder) / ".sdd"
         for run in runs:
             shutil.copytree(run, sdd_dir / RUNS_FOLDER / run.name, symlinks=True)
-        with Services(sdd_dir) as services:
+        with Services(sdd_dir, {**os.environ, **NO_FLEET}) as services:
             try:
                 yield services
             finally:

@@ -14,7 +14,7 @@ from bernstein_cli.secret_scan import refuse_secrets
 from bernstein_cli.signing_key import choose_key
 from bernstein_client.connection import Services
 from bernstein_client.values import BuiltReceipt
-from bernstein_formats.errors import BernsteinError
+from bernstein_formats.errors import BernsteinError, InvalidInput
 from bernstein_runtime.disk import in_words
 
 
@@ -26,6 +26,10 @@ def make_automatic_receipt(
     if key.is_resident:
         return None
     try:
+        if services.is_remote:
+            raise InvalidInput(
+                "receipts of a fleet's runs are signed by its signer, not by a key of this host"
+            )
         refuse_secrets(run_id, services.journal.read_journal(run_id))
         refuse_recorded_secrets(services, run_id)
         with once_signer(key, services.places, environ) as signer:
@@ -36,5 +40,6 @@ def make_automatic_receipt(
         text, reason = in_words(error), "STORE_FAILED"
     remark(f"bernstein: no receipt of run {run_id}: {text} [{reason}]", YELLOW)
     workdir = shlex.quote(str(services.places.sdd_dir.parent))
-    remark(f"make it later with `bernstein verify run {run_id} -w {workdir}`")
+    if not services.is_remote:
+        remark(f"make it later with `bernstein verify run {run_id} -w {workdir}`")
     return None

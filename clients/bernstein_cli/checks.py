@@ -13,6 +13,7 @@ from typing import Any, Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from bernstein_cli.fleet_health import fleet_health
 from bernstein_cli.peer import PEER_VARIABLE, find_peer, peer_version
 from bernstein_cli.store_process import ask_store
 from bernstein_formats.errors import BernsteinError, Conflict
@@ -21,13 +22,11 @@ from bernstein_runtime.channel import open_channel
 from bernstein_runtime.config import (
     FleetConfig,
     ListenConfig,
-    MetricsConfig,
     RecorderConfig,
     SignerConfig,
     StoreConfig,
     SupervisorConfig,
     TlsConfig,
-    TracingConfig,
     load_table,
 )
 from bernstein_runtime.lock import LockFile
@@ -58,6 +57,7 @@ def checks(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:
     yield from _folders(places)
     yield _configuration(places, environ)
     yield _store(places, environ)
+    yield from _fleet(places, environ)
     yield _socket_length(places)
     answer = supervisor.ask({"do": "status"})
     yield _lock(places, answers=answer is not None)
@@ -99,8 +99,6 @@ def _configuration(places: Places, environ: Mapping[str, str]) -> Check:
         (FleetConfig, "fleet"),
         (ListenConfig, "listen"),
         (TlsConfig, "tls"),
-        (MetricsConfig, "metrics"),
-        (TracingConfig, "tracing"),
     )
     try:
         for kind, name in tables:
@@ -124,6 +122,16 @@ def _store(places: Places, environ: Mapping[str, str]) -> Check:
         True,
         f"{found['place']}, origin {found['origin']} (PostgreSQL {version}, migration {migration})",
     )
+
+
+def _fleet(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:
+    """The services of other hosts that are asked from here."""
+    try:
+        for each in fleet_health(places.state_dir, environ):
+            advice = "the line says what to look at; operations are done on that host"
+            yield Check(f"{each.service} at {each.address}", each.ok, each.seen, advice)
+    except BernsteinError as error:
+        yield Check("fleet", False, error.message, "correct [fleet] and [tls]")
 
 
 def _folders(places: Places) -> Iterator[Check]:

@@ -12,9 +12,10 @@ from bernstein_cli import determinism_view as view
 from bernstein_cli import exit_codes
 from bernstein_cli.agent_file import load_agent
 from bernstein_cli.completion import complete_runs
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import Printed, document, remark
 from bernstein_cli.run_reader import RunReader, open_runs
-from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.services_options import json_option, sdd_dir_option
 from bernstein_client.connection import Services
 from bernstein_client.values import no_progress
 from bernstein_determinism import chain, reports, scores

@@ -11,9 +11,9 @@ from typing import Final
 
 from bernstein_agent.recorded import environment_event, read_environment
 from bernstein_cli import exit_codes
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import GREEN, RED, Printed, document, say
 from bernstein_cli.secret_scan import find_scanner, scan_files
-from bernstein_cli.services_options import require_folder
 from bernstein_client.connection import Services
 from bernstein_formats.errors import Conflict, ReplayRecordingMissingError, Unavailable
 from bernstein_formats.http_answer_text import joined_texts, readable

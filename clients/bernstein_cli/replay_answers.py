@@ -10,6 +10,7 @@ from typing import Final
 
 from bernstein_cli import exit_codes
 from bernstein_cli.events_table import Rows, event_lines
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.main import tell
 from bernstein_cli.output import (
     GREEN,
@@ -196,7 +197,7 @@ def list_all(asked: Asked) -> int:
         for line in runs_lines(runs, width()):
             say(line)
     else:
-        there = (asked.sdd_dir / paths.RUNS_FOLDER).is_dir()
+        there = (asked.sdd_dir / paths.RUNS_FOLDER).is_dir() or in_fleet(asked.sdd_dir)
         say("No replay logs found." if there else "No runs recorded yet.")
     return exit_codes.FAILED if any(run.damage for run in runs) else exit_codes.OK
 

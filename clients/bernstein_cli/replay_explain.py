@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from bernstein_cli import exit_codes
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import Printed, document, remark, say
-from bernstein_cli.services_options import require_folder
 from bernstein_cli.table import table_lines, width
 from bernstein_client.connection import Services
 from bernstein_formats.http_exchange import Exchange

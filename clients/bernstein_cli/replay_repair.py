@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bernstein_cli import exit_codes
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.output import GREEN, RED, Printed, document, remark, say
 from bernstein_client.connection import Services
 from bernstein_client.values import RepairedRun
@@ -39,7 +40,7 @@ def repair(words: Sequence[str], sdd_dir: Path, *, recover: bool, as_json: bool)
 def _repaired(run_id: str, sdd_dir: Path, *, recover: bool) -> RepairedRun:
     if run_id != LATEST:
         paths.check_run_id(run_id)
-    if not sdd_dir.is_dir():
+    if not sdd_dir.is_dir() and not in_fleet(sdd_dir):
         raise RunNotFound(f"{sdd_dir} is no folder, so there is no run {run_id}", run_id=run_id)
     with Services(sdd_dir) as services:
         return services.journal.repair_run(run_id, recover=recover)

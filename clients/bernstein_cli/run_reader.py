@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.local_run import LocalRuns, OneFile
 from bernstein_client.values import Progress, Rederived, RunDifference, RunInfo, Verification
 from bernstein_formats.canonical import JsonValue
@@ -65,7 +66,7 @@ def open_runs(sdd_dir: Path, *, offline: bool, file: Path | None) -> Iterator[Ru
     it holds no runs, and no service starts for it."""
     if file is not None:
         yield OneFile(file)
-    elif offline or not sdd_dir.is_dir():
+    elif offline or not (sdd_dir.is_dir() or in_fleet(sdd_dir)):
         yield LocalRuns(sdd_dir)
     else:
         from bernstein_client.connection import Services  # noqa: PLC0415 - gRPC, only where needed

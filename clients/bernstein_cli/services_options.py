@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from bernstein_formats.errors import InvalidInput
 from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor, supervisor_for
 
@@ -38,13 +37,3 @@ def places_of(sdd_dir: Path) -> Places:
 
 def supervisor_of(sdd_dir: Path) -> Supervisor:
     return supervisor_for(places_of(sdd_dir))
-
-
-def require_folder(sdd_dir: Path) -> None:
-    """Raises InvalidInput where there is no state folder: services are not started for nothing."""
-    if not sdd_dir.is_dir():
-        raise InvalidInput(
-            f"{sdd_dir} is not a folder; go to the project, or make it with"
-            " `bernstein services init`",
-            path=sdd_dir,
-        )

@@ -7,10 +7,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_formats import paths
 from bernstein_formats.acknowledged import marks_path
-from bernstein_formats.errors import InvalidInput
+from bernstein_formats.errors import BernsteinError, InvalidInput, NotFound
 from bernstein_formats.redaction import REDACTABLE
+from bernstein_formats.run_choice import LATEST
 
 EXPORT: Final = "export"
 PUBLISH: Final = "publish"
@@ -60,7 +62,9 @@ class Common:
     offline: bool
 
 
-def step_verb(sdd_dir: Path, words: tuple[str, ...], *, has_mode: bool) -> str | None:
+def step_verb(
+    sdd_dir: Path, words: tuple[str, ...], *, has_mode: bool, offline: bool
+) -> str | None:
     """The verb, where the words are about steps; None: they are about runs.
 
     A word that is no verb names an agent when it has a step journal, or had one, unless a mode is
@@ -75,7 +79,29 @@ def step_verb(sdd_dir: Path, words: tuple[str, ...], *, has_mode: bool) -> str |
         marks = sdd_dir / marks_path(paths.steps_path(words[0]))
     except InvalidInput:
         return None
+    if not offline and words[0] != LATEST and in_fleet(sdd_dir):
+        return VIEW if _is_agent_of_fleet(sdd_dir, words[0]) else None
     return VIEW if folder.is_dir() or marks.exists() else None
+
+
+def _is_agent_of_fleet(sdd_dir: Path, word: str) -> bool:
+    """Whether it has steps and is no run."""
+    from bernstein_client.connection import Services  # noqa: PLC0415 - gRPC, only where needed
+
+    with Services(sdd_dir) as services:
+        try:
+            services.journal.get_run(word)
+        except NotFound:
+            pass
+        else:
+            return False
+        try:
+            next(services.steps.read(word), b"")
+        except NotFound:
+            return False
+        except BernsteinError:
+            pass  # what is wrong with them is said when they are read
+    return True
 
 
 _NOTHING: Final = StepOptions()

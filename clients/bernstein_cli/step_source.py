@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.local_rows import LocalRows, local_path
 from bernstein_formats import paths
 from bernstein_formats.acknowledged import WHAT_TO_DO
@@ -94,7 +95,8 @@ class _ServiceSteps(_LocalSteps):
 @contextmanager
 def open_steps(sdd_dir: Path, *, offline: bool) -> Iterator[StepReader]:
     """The journals below a state folder; one that is not there is not made."""
-    reader = _LocalSteps(sdd_dir) if offline or not sdd_dir.is_dir() else _ServiceSteps(sdd_dir)
+    is_local = offline or not (sdd_dir.is_dir() or in_fleet(sdd_dir))
+    reader = _LocalSteps(sdd_dir) if is_local else _ServiceSteps(sdd_dir)
     try:
         yield reader
     finally:

@@ -14,6 +14,7 @@ from typing import Final
 
 from bernstein_client.agent_settings import past_proxies
 from bernstein_client.connection import Services
+from bernstein_runtime.config import NO_FLEET
 
 # The same everywhere: a cassette is replayed by whoever has it.
 _REDACTION_KEY: Final = hashlib.sha256(b"bernstein cassettes").hexdigest()
@@ -35,7 +36,7 @@ def _started(folder: Path) -> Services:
     for each in (sdd_dir, state):
         each.mkdir(parents=True, mode=0o700)
     # What is dialled may be on this machine.
-    environ = {**os.environ, **past_proxies(os.environ), "XDG_STATE_HOME": str(state)}
+    environ = {**os.environ, **past_proxies(os.environ), "XDG_STATE_HOME": str(state), **NO_FLEET}
     services = Services(sdd_dir, environ)
     key = services.places.redaction_key
     key.parent.mkdir(mode=0o700)

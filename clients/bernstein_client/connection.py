@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from bernstein_client.service_channel import ServiceChannel
-from bernstein_runtime.connector import Connector, connector_for
+from bernstein_runtime.connector import Connector, FleetConnector, connector_for
 from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
 from bernstein_runtime.traced import traced_command
@@ -49,6 +49,11 @@ class Services:
         """To this project's services, wherever they are. Raises InvalidInput."""
         self._traced.enter_context(traced_command(self.places.state_dir, self._environ))
         return connector_for(self.supervisor, self._environ)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether they are a fleet's. Raises InvalidInput."""
+        return isinstance(self.connector, FleetConnector)
 
     @cached_property
     def journal(self) -> "JournalClient":

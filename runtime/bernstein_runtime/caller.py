@@ -34,6 +34,12 @@ def caller_of(method: str, context: grpc.ServicerContext) -> Caller:
     return Caller(_name(context.auth_context()), method.lstrip("/"), origin_of_call(context))
 
 
+def is_private(context: grpc.ServicerContext) -> bool:
+    """Whether nobody between caller and service can read what they say."""
+    facts: Mapping[str, Any] = context.auth_context()
+    return context.peer().startswith("unix:") or b"ssl" in facts.get("transport_security_type", ())
+
+
 def origin_of_call(context: grpc.ServicerContext) -> str:
     """Whose runs a call means; empty where it does not say. Raises InvalidInput."""
     said = [value for key, value in context.invocation_metadata() if key == ORIGIN_KEY]

@@ -135,6 +135,8 @@ TABLES = (
 )
 # Variables with a shorter name than their table and setting give.
 SHORT_NAMES = {"BERNSTEIN_SVC_FLEET_ENDPOINT": "BERNSTEIN_SVC_ENDPOINT"}
+# For services of a folder that is thrown away: whatever else is configured, they are this host's.
+NO_FLEET = {"BERNSTEIN_SVC_FLEET_ENDPOINT": ""}
 
 
 def load_table(kind: type[Table], name: str, state_dir: Path, environ: Mapping[str, str]) -> Table:

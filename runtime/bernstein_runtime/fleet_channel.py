@@ -19,11 +19,7 @@ from bernstein_runtime.unreachable import Place, why_unreachable
 
 # A host that froze takes connections and says nothing; it is left after so long.
 CONNECT_SECONDS: Final = 3.0
-_DECIDED: Final = (
-    grpc.ChannelConnectivity.READY,
-    grpc.ChannelConnectivity.TRANSIENT_FAILURE,
-    grpc.ChannelConnectivity.SHUTDOWN,
-)
+_NO_ANSWER: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 class FleetLink:
@@ -131,20 +127,13 @@ class FleetChannel(grpc.Channel):
 
 
 def _answers(channel: grpc.Channel) -> bool:
-    """Whether it is connected, after an attempt if it was not."""
-    decided = threading.Event()
-    states: list[grpc.ChannelConnectivity] = []
-
-    def on_state(state: grpc.ChannelConnectivity) -> None:
-        states.append(state)
-        if state in _DECIDED:
-            decided.set()
-
-    channel.subscribe(on_state, try_to_connect=True)
-    try:
-        return decided.wait(CONNECT_SECONDS) and states[-1] is grpc.ChannelConnectivity.READY
-    finally:
-        channel.unsubscribe(on_state)
+    """Whether somebody is there who speaks gRPC; connects first, if need be."""
+    # HealthCheckRequest and its answer are passed as bytes, which nobody reads.
+    ask: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+        "/grpc.health.v1.Health/Check"
+    )
+    answer = ask.future(b"", timeout=CONNECT_SECONDS)
+    return answer.exception() is None or answer.code() not in _NO_ANSWER
 
 
 def _summed(problems: list[BernsteinError]) -> BernsteinError:

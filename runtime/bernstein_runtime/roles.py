@@ -59,7 +59,6 @@ _WRITE: Final = (
 _CARE: Final = _of(
     _JOURNAL, "BeginLedger", "RepairRun", "PruneRuns", "AcceptLoss", "ExportRun", "ImportFile"
 )
-_LOOK_AFTER: Final = _of("about.v1.AboutService", "GetAbout")
 _SIGN: Final = _of(
     _SIGNER,
     "SealRun",
@@ -77,7 +76,7 @@ RPCS: Final[Mapping[Role, frozenset[str]]] = {
     Role.WRITER: _WRITE | _READ_RUN,
     Role.READER: _READ_RUN | _READ_ALL,
     Role.APPROVER: _READ_RUN | _READ_ALL | _WRITE_AUDIT,
-    Role.OPERATOR: _READ_RUN | _READ_ALL | _WRITE | _CARE | _LOOK_AFTER,
+    Role.OPERATOR: _READ_RUN | _READ_ALL | _WRITE | _CARE,
     # Journals ask the signer, rederivers ask journals.
     Role.SERVICE: _SIGN | _of(_JOURNAL, "ReadJournal"),
 }

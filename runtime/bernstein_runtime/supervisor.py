@@ -17,6 +17,7 @@ from typing import Any
 from bernstein_formats.errors import InvalidInput, NotAllowed, Unavailable
 from bernstein_runtime import VERSION, limits
 from bernstein_runtime.lock import is_held
+from bernstein_runtime.origin import fleet_text
 from bernstein_runtime.places import Places
 from bernstein_runtime.refusal import error_from_refusal, refusal_in
 from bernstein_runtime.supervisor_record import SupervisorRecord, read_record, record_owner
@@ -98,8 +99,10 @@ class Supervisor:
         Raises Unavailable when that may come later, and what the service refused with otherwise.
         """
         give_up = time.monotonic() + limits.START_TIMEOUT_SECONDS
+        fleet = fleet_text(self.places.state_dir, self.environ)
+        request = {"do": "start", "service": service, "version": VERSION, "fleet": fleet}
         while time.monotonic() < give_up:
-            answer = self.ask({"do": "start", "service": service, "version": VERSION})
+            answer = self.ask(request)
             if answer is None:
                 self._start()
             elif answer.get("ok"):

@@ -19,6 +19,7 @@ from bernstein_recorder.exchanges import Exchanges
 from bernstein_recorder.recording import Summary
 from bernstein_recorder.sessions import Sessions, Wanted
 from bernstein_runtime import limits
+from bernstein_runtime.caller import is_private
 from bernstein_runtime.status import printable
 
 PARAMETERS_DEPTH_MAX = 128
@@ -48,8 +49,8 @@ class RecorderService(recorder_pb2_grpc.RecorderServiceServicer):
     def OpenSession(
         self, request: pb.OpenSessionRequest, context: grpc.ServicerContext
     ) -> pb.OpenSessionResponse:
-        if request.providers and not context.peer().startswith("unix:"):
-            raise NotAllowed("provider keys are taken over a Unix socket only; configure them")
+        if request.providers and not is_private(context):
+            raise NotAllowed("provider keys are taken over a Unix socket or TLS only; set [tls]")
         opened = self._sessions.open(_request_id(request.request_id), _wanted(request))
         replayed = _message(opened.replayed) if opened.replayed else None
         return pb.OpenSessionResponse(session_id=opened.session_id, recording=replayed)

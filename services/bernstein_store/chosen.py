@@ -29,9 +29,6 @@ class FileStores:
             )
         return FileStore(self.places.sdd_dir)
 
-    def facts(self) -> Mapping[str, str]:
-        return {"store": "files"}
-
     def close(self) -> None:
         """Nothing is shared."""
 

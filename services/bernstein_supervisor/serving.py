@@ -11,11 +11,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bernstein_formats.errors import BernsteinError, InvalidInput, Unavailable
+from bernstein_formats.errors import BernsteinError, Conflict, InvalidInput, Unavailable
 from bernstein_runtime import VERSION
 from bernstein_runtime.config import SupervisorConfig
 from bernstein_runtime.disk import in_words
 from bernstein_runtime.lock import LockFile
+from bernstein_runtime.origin import fleet_text
 from bernstein_runtime.places import Places
 from bernstein_runtime.refusal import refusal_of
 from bernstein_runtime.supervisor_socket import require_own_peer
@@ -38,6 +39,7 @@ class Supervisor:
         self._places = places
         self._config = config
         self._lock = lock
+        self._fleet = fleet_text(places.state_dir, environ)
         self._children = Children(places, environ, config.restarts_max, secrets.token_hex(32))
         self._stopping = False
         self._last_request = time.monotonic()
@@ -100,6 +102,7 @@ class Supervisor:
         try:
             match request.get("do"):
                 case "start":
+                    self._check_fleet(str(request.get("fleet", "")))
                     return self._start(str(request.get("service")), str(request.get("version")))
                 case "status":
                     return {
@@ -115,6 +118,15 @@ class Supervisor:
         except BernsteinError as error:
             return {"ok": False, **refusal_of(error)}
         return {"ok": False, **refusal_of(InvalidInput("unknown request; see the commands' help"))}
+
+    def _check_fleet(self, wanted: str) -> None:
+        """What was started for other services would send them what is not theirs."""
+        if wanted != self._fleet:
+            ours = self._fleet or "those of this host"
+            raise Conflict(
+                f"proxy and gateway here were started for other services ({ours}) than are asked"
+                f" now ({wanted or 'those of this host'}); end them with `bernstein services stop`"
+            )
 
     def _start(self, service: str, version: str) -> dict[str, Any]:
         if self._displaced():

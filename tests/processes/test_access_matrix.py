@@ -13,7 +13,6 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
-from tests.conftest import Project
 from tests.fleet import Authority, Fleet, ServiceHost, fleet_in
 
 import bernstein_api.journal.v1.journal_pb2
@@ -75,7 +74,6 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "VerifyAuditLog": "____s",
         "SignSessionReceipt": "____s",
     },
-    "about": {"GetAbout": "___o_"},
 }
 OWN_RUN, OWN_SESSION = "run-of-the-writer", "session-of-the-writer"
 NAMED = {
@@ -114,10 +112,7 @@ class Client:
 
     def __init__(self, host: ServiceHost, credentials: grpc.ChannelCredentials) -> None:
         self._channels = {
-            # Each service says how it is.
-            service: grpc.secure_channel(
-                host.endpoint.address("journal" if service == "about" else service), credentials
-            )
+            service: grpc.secure_channel(host.endpoint.address(service), credentials)
             for service in ALLOWED
         }
 
@@ -163,7 +158,7 @@ class Callers:
         host_grant = '[[grant]]\ncaller = "one"\nrole = "service"\norigins = ["*"]\nruns = ["*"]\n'
         fleet.roles.write_text("\n".join([*grants, host_grant]))
         self.host = fleet.host("one", BERNSTEIN_SVC_FLEET_ORIGIN=ORIGIN)
-        self.host.start("journal", "recorder", "rederiver", "signer")
+        self.host.start(*ALLOWED)
         ca = fleet.authority.ca
         self._made: list[Client] = []
         self.right = {
@@ -192,8 +187,8 @@ class Callers:
 
 
 @pytest.fixture
-def callers(tmp_path: Path, project: Project) -> Iterator[Callers]:
-    with fleet_in(tmp_path / "fleet", project) as fleet:
+def callers(tmp_path: Path) -> Iterator[Callers]:
+    with fleet_in(tmp_path / "fleet") as fleet:
         made = Callers(fleet, Authority(tmp_path / "other"))
         yield made
         made.close()

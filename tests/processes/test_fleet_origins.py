@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.conftest import Project
 from tests.fleet import Fleet, ServiceHost, fleet_in
 from tests.postgres_server import PostgresServer
 
@@ -18,9 +17,9 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, project: Project, postgres: PostgresServer) -> Iterator[Fleet]:
+def fleet(tmp_path: Path, postgres: PostgresServer) -> Iterator[Fleet]:
     database = {"BERNSTEIN_SVC_STORE_URL": postgres.database()}
-    with fleet_in(tmp_path / "fleet", project, **database) as made:
+    with fleet_in(tmp_path / "fleet", **database) as made:
         yield made
 
 
@@ -157,9 +156,9 @@ def followed(services: Services) -> int:
     return sum(len(item.lines) for item in items if isinstance(item, WatchedRows))
 
 
-def test_files_serve_their_own_origin_alone(tmp_path: Path, project: Project) -> None:
+def test_files_serve_their_own_origin_alone(tmp_path: Path) -> None:
     own = {"BERNSTEIN_SVC_FLEET_ORIGIN": "fleet:demo"}
-    with fleet_in(tmp_path / "files", project, **own) as fleet:
+    with fleet_in(tmp_path / "files", **own) as fleet:
         host = fleet.host("one")
         host.start("journal")
         other = fleet.client("c", host, BERNSTEIN_SVC_FLEET_ORIGIN="other:/p")

@@ -21,8 +21,8 @@ ORIGIN = {"BERNSTEIN_SVC_FLEET_ORIGIN": "fleet:demo"}
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, project: Project) -> Iterator[Fleet]:
-    with fleet_in(tmp_path / "fleet", project, **ORIGIN) as made:
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with fleet_in(tmp_path / "fleet", **ORIGIN) as made:
         yield made
 
 

@@ -74,11 +74,11 @@ def test_an_option_belongs_to_its_verbs():
 
 
 def test_a_word_names_an_agent_only_where_it_has_a_step_journal(sdd):
-    assert step_verb(sdd, ("agent",), has_mode=False) == ""
-    assert step_verb(sdd, ("agent",), has_mode=True) is None
-    assert step_verb(sdd, ("other",), has_mode=False) is None
-    assert step_verb(sdd, ("../journal/agent",), has_mode=False) is None
-    assert step_verb(sdd, ("export", "agent"), has_mode=False) == "export"
+    assert step_verb(sdd, ("agent",), has_mode=False, offline=True) == ""
+    assert step_verb(sdd, ("agent",), has_mode=True, offline=True) is None
+    assert step_verb(sdd, ("other",), has_mode=False, offline=True) is None
+    assert step_verb(sdd, ("../journal/agent",), has_mode=False, offline=True) is None
+    assert step_verb(sdd, ("export", "agent"), has_mode=False, offline=True) == "export"
 
 
 @pytest.mark.parametrize("agent_id", ["a", "agent-é", "fork-x-20260101-000000-abcdef", "x" * 64])

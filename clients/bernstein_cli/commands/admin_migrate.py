@@ -1,12 +1,15 @@
 """`bernstein admin migrate`: make or update the tables that services work with."""
 
+import os
 from pathlib import Path
 
 import click
 
+from bernstein_cli.fleet_place import refuse_in_fleet
 from bernstein_cli.output import document, say
-from bernstein_cli.services_options import json_option, sdd_dir_option
+from bernstein_cli.services_options import json_option, places_of, sdd_dir_option
 from bernstein_cli.store_process import ask_store
+from bernstein_runtime.config import StoreConfig, load_table
 
 
 @click.command()
@@ -32,6 +35,9 @@ def migrate(*, owner: str, owner_password_file: Path, sdd_dir: Path, as_json: bo
     go on working. The user of [store] url may use the tables afterwards; best let another one own
     them.
     """
+    store = load_table(StoreConfig, "store", places_of(sdd_dir).state_dir, os.environ)
+    if not store.url:
+        refuse_in_fleet(sdd_dir, "`bernstein admin migrate`")
     arguments = []
     if owner:
         arguments.append(f"--owner={owner}")

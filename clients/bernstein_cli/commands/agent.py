@@ -7,9 +7,10 @@ import click
 
 from bernstein_cli.agent_run import finish_run
 from bernstein_cli.commands.agent_mcp import mcp
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.peer_settings import PeerSettings, take_back_all
-from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.services_options import json_option, sdd_dir_option
 from bernstein_cli.tool_servers import tool_servers_option
 from bernstein_client.agent_rows import create_run, started_event
 from bernstein_client.agent_settings import CLIENTS
@@ -66,7 +67,7 @@ def env(
     own = PeerSettings(client, os.environ) if peer else None
     if own:
         own.check()
-    require_folder(sdd_dir)
+    require_folder(sdd_dir, starts_here=True)
     providers = () if replay_run_id else (*all_providers(), *tool_servers)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
@@ -114,7 +115,7 @@ def end(*, run_id: str, require_complete: bool, as_json: bool, sdd_dir: Path) ->
     clean, 1 something was not recorded, 10 miss, 11 incomplete.
     """
     _take_back(run_id)
-    require_folder(sdd_dir)
+    require_folder(sdd_dir, starts_here=True)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         run_id = services.journal.get_run(run_id).run_id
         _take_back(run_id)

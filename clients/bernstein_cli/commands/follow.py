@@ -9,9 +9,10 @@ import click
 
 from bernstein_cli.completion import complete_runs
 from bernstein_cli.events_table import event_lines
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import YELLOW, remark, say
 from bernstein_cli.run_environment import STREAM_VARIABLE, TRUE_WORDS, odd_values
-from bernstein_cli.services_options import require_folder, sdd_dir_option
+from bernstein_cli.services_options import sdd_dir_option
 from bernstein_cli.table import width
 from bernstein_client.connection import Services
 from bernstein_client.values import WatchedRows
@@ -35,10 +36,10 @@ def follow(*, run_id: str, start: int, stream: bool, as_json: bool, sdd_dir: Pat
     It ends by itself once the run is sealed. A row that is not where it says it is ends it, too,
     with exit code 1.
     """
-    require_folder(sdd_dir)
     for text in odd_values():
         remark(f"warning: {text}", YELLOW)
     by_stream = stream or os.environ.get(STREAM_VARIABLE, "").strip().lower() in TRUE_WORDS
+    require_folder(sdd_dir, starts_here=by_stream)
     with Services(sdd_dir) as services:
         run = services.journal.get_run(run_id).run_id
         if run != run_id:

@@ -12,15 +12,14 @@ from types import FrameType
 import click
 
 from bernstein_cli import exit_codes
+from bernstein_cli.fleet_place import in_fleet, make_folder
 from bernstein_cli.output import Printed, document, json_line, remark, say
 from bernstein_client.connection import Services
-from bernstein_formats.errors import StoreFailed
 from bernstein_importer.following import Following
 from bernstein_importer.importer import Importer
 from bernstein_importer.outcome import Outcome, Status
 from bernstein_importer.source import Source, check_apart, find_source
 from bernstein_runtime.clock import SystemClock
-from bernstein_runtime.fleet import fleet_of
 
 
 @click.command("import")
@@ -51,10 +50,10 @@ def import_(*, folder: Path, follow: bool, run_id: str, sdd_dir: Path, as_json: 
     taken, and what was taken is compared. Exit 1 when a run could not be taken in; the others are.
     """
     source = find_source(folder)
+    if not in_fleet(sdd_dir):
+        check_apart(source, sdd_dir)
+        make_folder(sdd_dir)
     with Services(sdd_dir) as services:
-        if fleet_of(services.places.state_dir, os.environ) is None:
-            check_apart(source, sdd_dir)
-            _make_folder(sdd_dir)
         importer = Importer(source, services, run_id)
         if follow:
             return _followed(importer, as_json=as_json)
@@ -85,16 +84,6 @@ def _told(outcomes: Iterator[Outcome], *, as_json: bool) -> list[Outcome]:
         _tell(outcome, as_json=as_json)
         done.append(outcome)
     return done
-
-
-def _make_folder(sdd_dir: Path) -> None:
-    try:
-        sdd_dir.mkdir(exist_ok=True)
-    except OSError as error:
-        raise StoreFailed(
-            f"{sdd_dir} cannot be made: {error.strerror}; name a writable place with --sdd-dir",
-            path=sdd_dir,
-        ) from error
 
 
 @contextmanager

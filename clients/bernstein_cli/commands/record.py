@@ -10,8 +10,9 @@ from bernstein_agent.surroundings import look_around
 from bernstein_agent.work_tree import keep
 from bernstein_cli.agent_process import run_agent
 from bernstein_cli.agent_run import finish_run
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import document, remark
-from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.services_options import json_option, sdd_dir_option
 from bernstein_cli.signing_key import without_key
 from bernstein_cli.tool_servers import tool_servers_option
 from bernstein_client.agent_rows import DEFAULT_LANE, create_run, started_event
@@ -51,7 +52,7 @@ def record(
     proxy's account, not the command's: 0 clean, 1 something was not recorded. With --json the
     command's output goes to stderr.
     """
-    require_folder(sdd_dir)
+    require_folder(sdd_dir, starts_here=True)
     providers = (*all_providers(), *tool_servers)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         now = SystemClock().now_seconds()

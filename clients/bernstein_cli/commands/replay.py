@@ -96,7 +96,7 @@ def replay(
         raise click.UsageError("--require-provenance is for --verify", ctx)
     words = words or ((LATEST,) if file is not None else ())
     has_mode = verify or re_derive or from_step is not None or file is not None
-    verb = step_verb(Path(sdd_dir), words, has_mode=has_mode)
+    verb = step_verb(Path(sdd_dir), words, has_mode=has_mode, offline=offline)
     options = StepOptions(**others)
     if verb is not None or options.misplaced(None):
         from bernstein_cli.commands.replay_steps import answer  # noqa: PLC0415 - seldom needed

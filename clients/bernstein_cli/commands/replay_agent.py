@@ -6,8 +6,8 @@ from pathlib import Path
 from bernstein_cli.agent_gate import replay_all
 from bernstein_cli.agent_options import AgentOptions
 from bernstein_cli.agent_replay import find_agent, replay_agent
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import document
-from bernstein_cli.services_options import require_folder
 from bernstein_client.connection import Services
 
 __all__ = ["replay_all", "replay_one"]
@@ -17,7 +17,7 @@ def replay_one(
     run_id: str, command: Sequence[str], options: AgentOptions, sdd_dir: Path, *, as_json: bool
 ) -> int:
     """Replay one run; the exit code is the proxy's account."""
-    require_folder(sdd_dir)
+    require_folder(sdd_dir, starts_here=True)
     with Services(sdd_dir) as services:
         agent = find_agent(services, run_id)
         verdict = replay_agent(services, agent, command, options, quiet=as_json)

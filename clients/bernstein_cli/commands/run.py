@@ -8,6 +8,7 @@ import click
 from bernstein_agent.run_lanes import RunLanes
 from bernstein_cli import exit_codes
 from bernstein_cli.automatic_receipt import make_automatic_receipt
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.handing_over import hand_over_line
 from bernstein_cli.output import YELLOW, document, remark, say
 from bernstein_cli.pruning import prune_runs
@@ -152,7 +153,8 @@ def _performed(options: RunOptions) -> tuple[RunResult, BuiltReceipt | None]:
 
 
 def _make_state_folder(options: RunOptions) -> None:
-    if options.replay_run_id and not options.sdd_dir.is_dir():
+    is_known = options.sdd_dir.is_dir() or in_fleet(options.sdd_dir)
+    if options.replay_run_id and not is_known:
         raise RunNotFound(
             f"there is no run {options.replay_run_id}: {options.project.absolute()} has no"
             f" {STATE_FOLDER} folder; go to the project where it was recorded",

@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 
 from bernstein_cli.completion import complete_runs
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import document, say
-from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.services_options import json_option, sdd_dir_option
 from bernstein_client.connection import Services
 from bernstein_client.values import LogKind
 

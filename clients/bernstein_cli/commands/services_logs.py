@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from bernstein_cli.fleet_place import refuse_in_fleet
 from bernstein_cli.output import Printed, document, json_line, remark, say
 from bernstein_cli.services_options import SERVICES, places_of, sdd_dir_option
 
@@ -32,6 +33,8 @@ _FIRST = ("timestamp", "unix_time", "level", "service", "event")
 @sdd_dir_option
 def logs(service: str | None, count: int, follow: bool, as_json: bool, sdd_dir: Path) -> int:
     """Show the newest log lines of one service, or of each."""
+    if service in SERVICES:
+        refuse_in_fleet(sdd_dir, f"the log of {service}")
     places = places_of(sdd_dir)
     files = [places.log(name) for name in ([service] if service else NAMES)]
     positions = dict.fromkeys(files, 0)

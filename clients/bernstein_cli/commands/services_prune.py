@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import YELLOW, document, remark, say
 from bernstein_cli.run_environment import odd_values, read_run_environment
-from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.services_options import json_option, sdd_dir_option
 from bernstein_client.connection import Services
 
 

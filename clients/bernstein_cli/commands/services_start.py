@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from bernstein_cli.audit_options import audit_key_file
+from bernstein_cli.fleet_place import in_fleet, refuse_in_fleet, require_folder
 from bernstein_cli.key_process import ask_signer
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.services_options import (
     SERVICES,
     json_option,
     places_of,
-    require_folder,
     sdd_dir_option,
     supervisor_of,
 )
@@ -29,6 +29,7 @@ _SEAL_KEY_FILE = "seal-key.pub.pem"
 @json_option
 def start(names: tuple[str, ...], sdd_dir: Path, as_json: bool) -> int:
     """Start services (all of them, unless some are named)."""
+    refuse_in_fleet(sdd_dir, "`bernstein services start`")
     require_folder(sdd_dir)
     supervisor = supervisor_of(sdd_dir)
     started = list(names or SERVICES)
@@ -76,6 +77,11 @@ def init(sdd_dir: Path, new_ledger: bool, as_json: bool) -> int:
     key is the peer's, at the peer's place, and is made only where there is none: it authenticates
     lineage spines and the audit log of all projects.
     """
+    if new_ledger and in_fleet(sdd_dir):
+        begin_ledger(sdd_dir)
+        say("the journal goes on with the ledger that the fleet's signer has now")
+        return 0
+    refuse_in_fleet(sdd_dir, "`bernstein services init`")
     try:
         sdd_dir.mkdir(exist_ok=True)
     except OSError as error:

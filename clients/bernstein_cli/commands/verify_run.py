@@ -16,13 +16,20 @@ from bernstein_cli.audit_options import (
     audit_wanted,
 )
 from bernstein_cli.completion import complete_runs
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.once_signer import once_signer
 from bernstein_cli.output import Printed, document, remark, say
 from bernstein_cli.progress import Progress
 from bernstein_cli.receipt_output import Write, check_output, write_receipt
 from bernstein_cli.recording_scan import refuse_recorded_secrets
 from bernstein_cli.secret_scan import refuse_secrets
-from bernstein_cli.signing_key import SigningKey, choose_key, require_resident_key
+from bernstein_cli.signing_key import (
+    NAME_VARIABLE,
+    PATH_VARIABLE,
+    SigningKey,
+    choose_key,
+    require_resident_key,
+)
 from bernstein_client.connection import Services
 from bernstein_client.values import AuditRangeWanted, BuiltReceipt, OnceSigner
 from bernstein_formats import paths
@@ -118,7 +125,7 @@ def _advice(run_id: str, receipt: str) -> str:
 
 @contextmanager
 def _services(sdd_dir: Path, run_id: str) -> Iterator[Services]:
-    if not sdd_dir.is_dir():
+    if not sdd_dir.is_dir() and not in_fleet(sdd_dir):
         where = Path(os.path.realpath(sdd_dir)) / paths.journal_path(run_id)
         raise RunNotFound(f"there is no journal of run {run_id}: {where}", run_id=run_id)
     with Services(sdd_dir) as services:
@@ -130,8 +137,14 @@ def _signer(
     key: SigningKey, services: Services, *, with_audit: bool
 ) -> Iterator[OnceSigner | None]:
     """The signer of this receipt; None is the project's own."""
+    if services.is_remote and not key.is_resident:
+        raise click.UsageError(
+            "receipts of a fleet's runs are signed by its signer, not by a key of this host: leave"
+            f" out --signing-key-path, --signing-env-var, {PATH_VARIABLE} and {NAME_VARIABLE}"
+        )
     if key.is_resident:
-        require_resident_key(services.places, os.environ)
+        if not services.is_remote:
+            require_resident_key(services.places, os.environ)
         yield None
         return
     audit_key = audit_key_file(services.places, os.environ) if with_audit else None

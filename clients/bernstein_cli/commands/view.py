@@ -9,8 +9,9 @@ from urllib.parse import quote
 import click
 
 from bernstein_cli.completion import complete_runs
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import document, remark, say
-from bernstein_cli.services_options import json_option, require_folder, sdd_dir_option
+from bernstein_cli.services_options import json_option, sdd_dir_option
 from bernstein_client.connection import Services
 from bernstein_formats.errors import Unavailable
 from bernstein_formats.run_choice import LATEST
@@ -27,7 +28,7 @@ def view(*, run_id: str, as_json: bool, sdd_dir: Path) -> int:
     The address holds a key that lasts as long as the gateway runs: whoever has it sees the runs of
     this project. The gateway ends by itself when nobody looks.
     """
-    require_folder(sdd_dir)
+    require_folder(sdd_dir, starts_here=True)
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise Unavailable("the gateway is not installed: pip install 'bernstein-services[gateway]'")
     with Services(sdd_dir) as services:

@@ -1,1 +1,0 @@
-"""Generated from the .proto files beside it."""
