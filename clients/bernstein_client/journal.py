@@ -12,12 +12,14 @@ from bernstein_client.values import (
     AuditRangeWanted,
     BuiltAuditRange,
     BuiltReceipt,
+    ChangedThing,
     Finding,
     FinishedRun,
     LogKind,
     OnceSigner,
     Progress,
     PrunedRuns,
+    Quarantined,
     RepairedRun,
     RunDifference,
     RunInfo,
@@ -121,6 +123,22 @@ class JournalClient:
             kind=journal_pb2.LogKind.Value(f"LOG_KIND_{kind.name}"), id=log_id, text=why
         )
         return tuple(self._connection.call(self._stub.AcceptLoss, request, "AcceptLoss").lost)
+
+    def quarantine(self, caller: str, since: str, action: str = "") -> Quarantined:
+        """What a caller changed since an instant; action "fence" or "lift" does so besides."""
+        request = journal_pb2.QuarantineCallerRequest(
+            caller=caller,
+            since=since,
+            action=journal_pb2.QuarantineAction.Value(
+                f"QUARANTINE_ACTION_{(action or 'unspecified').upper()}"
+            ),
+            request_id=self._connection.request_id(),
+        )
+        changed, is_fenced = list[ChangedThing](), False
+        for part in self._connection.stream(self._stub.QuarantineCaller, request):
+            is_fenced = part.is_fenced
+            changed += map(_changed, part.changed)
+        return Quarantined(tuple(changed), is_fenced)
 
     def get_run(self, run_id: str) -> RunInfo:
         """Raises RunNotFound. "latest" is the newest orchestrator run."""
@@ -327,3 +345,8 @@ def _built(summary: journal_pb2.ReceiptSummary) -> BuiltReceipt:
 def _audit(summary: journal_pb2.ReceiptSummary) -> BuiltAuditRange:
     audit = summary.audit_range
     return BuiltAuditRange(audit.event_count, audit.foreign_event_count, audit.head_hmac)
+
+
+def _changed(thing: journal_pb2.ChangedThing) -> ChangedThing:
+    methods = tuple(thing.methods)
+    return ChangedThing(thing.kind, thing.id, thing.first_at, thing.last_at, methods, thing.is_own)

@@ -197,6 +197,27 @@ class PrunedRuns:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedThing:
+    """A run or session that a caller changed, when first and last (to the hour), and by which calls
+    that began an hour. An empty id: the audit log."""
+
+    kind: str
+    id: str
+    first_at: int
+    last_at: int
+    methods: tuple[str, ...]
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """What a caller changed, and whether its calls are refused now."""
+
+    changed: tuple[ChangedThing, ...]
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WatchedRows:
     """Rows of a run that follow each other, as stored, without their line ends."""
 

@@ -14,6 +14,8 @@ from bernstein_formats.canonical import JsonValue
 PROVIDER_STATE_MUTATION: Final = "provider.state_mutation"
 THREAD_APPROVAL: Final = "thread.approval"
 LOSS_ACCEPTED: Final = "log.loss_accepted"
+CALLER_FENCED: Final = "access.caller_fenced"
+FENCE_LIFTED: Final = "access.fence_lifted"
 JOURNAL_SEAL: Final = "intent.journal_seal"
 
 
@@ -104,6 +106,30 @@ def loss_accepted(name: str, lost: str, why: str) -> AuditFields:
         resource_type="log",
         resource_id=name,
         details={"lost": lost, "why": why},
+        is_anchored=True,
+    )
+
+
+def caller_fenced(caller: str, since: str, by: str, things: int) -> AuditFields:
+    """Calls of a caller are refused, and nothing is added to what it changed since an instant."""
+    return AuditFields(
+        event_type=CALLER_FENCED,
+        actor=by,
+        resource_type="caller",
+        resource_id=caller,
+        details={"since": since, "things": things},
+        is_anchored=True,
+    )
+
+
+def fence_lifted(caller: str, since: str, by: str) -> AuditFields:
+    """The end of that."""
+    return AuditFields(
+        event_type=FENCE_LIFTED,
+        actor=by,
+        resource_type="caller",
+        resource_id=caller,
+        details={"since": since},
         is_anchored=True,
     )
 

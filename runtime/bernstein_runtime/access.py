@@ -128,7 +128,11 @@ class Access:
             self._records(caller.origin) as records,
         ):
             _check_caller(caller, records.fences())
-            yield Admitted(self, caller, table, records, held)
+            yield Admitted(self, caller, table, records, held, records.fences())
+
+    def table(self) -> RoleTable:
+        """As it is now."""
+        return self._roles.table()
 
     def remember(self, session_id: str, caller: Caller, run: Target) -> None:
         """Whose session it is."""
@@ -162,6 +166,7 @@ class Admitted:
     _table: RoleTable
     _records: Records
     _held: Held
+    _fences: Fences
     _first: Message | None = field(default=None)
 
     def of(self, request: Any) -> Any:
@@ -176,6 +181,17 @@ class Admitted:
         if self._first is not None and isinstance(answer, Message):
             self._note(self._first, answer)
         return answer
+
+    def check_still(self) -> None:
+        """A stream may last for days: what was taken away since then ends it. Raises NotAllowed."""
+        caller, table, fences = self._caller, self._access.table(), self._records.fences()
+        if table is not self._table:
+            if not table.may_call(caller.name, caller.method, caller.origin):
+                raise _refusal(caller, caller.method, EVERYTHING)
+            self._table = table
+        if fences is not self._fences:
+            _check_caller(caller, fences)
+            self._fences = fences
 
     def _checked(self, requests: Iterator[Message]) -> Iterator[Message]:
         """The first message of a stream says what it is about; all of them are held at once."""
@@ -218,7 +234,8 @@ class Admitted:
             )
         if method in OPENING and target.kind is Kind.RUN and not target.is_all:
             self._held.open_run(target)
-        self._records.touch(self._caller.name, target, method)
+        if method != _CREATE_RUN or not target.is_all:  # else the run is not known yet
+            self._records.touch(self._caller.name, target, method)
 
     def _reach(self, method: str, target: Target) -> None:
         """Raises NotAllowed; a run that is not there yet becomes the caller's."""

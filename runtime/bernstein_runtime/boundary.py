@@ -99,7 +99,12 @@ class Boundary(grpc.ServerInterceptor):
             facts = CallFacts(context)
             with self._around(method, context, facts, is_stream=True) as admitted:
                 request = facts.of(request)
-                yield from behaviour(admitted.of(request) if admitted else request, context)
+                if admitted is None:
+                    yield from behaviour(request, context)
+                    return
+                for answer in behaviour(admitted.of(request), context):
+                    admitted.check_still()
+                    yield answer
 
         return call
 

@@ -31,7 +31,12 @@ class Caller:
 
 def caller_of(method: str, context: grpc.ServicerContext) -> Caller:
     """What is known of a call. Raises InvalidInput for an origin that is none."""
-    return Caller(_name(context.auth_context()), method.lstrip("/"), origin_of_call(context))
+    return Caller(name_of(context), method.lstrip("/"), origin_of_call(context))
+
+
+def name_of(context: grpc.ServicerContext) -> str:
+    """By its certificate; empty for a caller without one."""
+    return _name(context.auth_context())
 
 
 def is_private(context: grpc.ServicerContext) -> bool:

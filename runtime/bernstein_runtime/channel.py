@@ -116,11 +116,16 @@ def call(
 ) -> Answer:
     """The answer of `send`, its failures as our errors, tried again where that is safe."""
 
+    is_busy = False
+
     def attempt() -> Answer:
+        nonlocal is_busy
         try:
             return send()
         except grpc.RpcError as failure:
-            raise error_from(failure) from None
+            error = error_from(failure)
+            is_busy = isinstance(error, QueueFull)
+            raise error from None
 
     if not is_idempotent(method):
         return attempt()
@@ -133,7 +138,7 @@ def call(
     for each in retrying:
         with each:
             # Part of the attempt: that it cannot be revived yet is a reason to try again.
-            if each.retry_state.attempt_number > 1:
+            if each.retry_state.attempt_number > 1 and not is_busy:
                 _revived(revive)
             return attempt()
     raise AssertionError("the last attempt raises or returns")

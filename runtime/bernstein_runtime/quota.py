@@ -102,13 +102,13 @@ class Held:
             self.bytes += count
 
     def take_request_id(self) -> None:
-        """Raises QueueFull."""
+        """Raises TooMany: to try again at once would be in vain."""
         with self._lock:
             now = time.monotonic()
             if now - self._used.hour_began >= HOUR_SECONDS:
                 self._used.hour_began, self._used.request_ids = now, 0
             if self._used.request_ids >= self._quota.request_ids:
-                raise QueueFull(
+                raise TooMany(
                     f"{self._caller} has sent {self._used.request_ids} requests with an id within"
                     f" an hour, and may send {self._quota.request_ids}; send more in one request",
                     caller=self._caller,

@@ -57,7 +57,14 @@ _WRITE: Final = (
     | _WRITE_AUDIT
 )
 _CARE: Final = _of(
-    _JOURNAL, "BeginLedger", "RepairRun", "PruneRuns", "AcceptLoss", "ExportRun", "ImportFile"
+    _JOURNAL,
+    "BeginLedger",
+    "RepairRun",
+    "PruneRuns",
+    "AcceptLoss",
+    "ExportRun",
+    "ImportFile",
+    "QuarantineCaller",
 )
 _SIGN: Final = _of(
     _SIGNER,

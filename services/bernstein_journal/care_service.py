@@ -10,16 +10,20 @@ from bernstein_formats import paths
 from bernstein_formats.errors import InvalidInput
 from bernstein_journal.copies import Copies
 from bernstein_journal.losses import Losses
+from bernstein_journal.quarantine import Changed, Quarantine
 from bernstein_journal.repair import Repairer
+from bernstein_journal.requests import check_request_id
 from bernstein_journal.retention import Pruner, Reading
 from bernstein_journal.runs import Runs
 from bernstein_journal.verification import Verifier
 from bernstein_journal.watchers import WatchedRows, Watchers, WatchPlace
 from bernstein_journal.writer import Writer
 from bernstein_runtime import limits
+from bernstein_runtime.caller import name_of
 from bernstein_store.store import Store
 
 LISTED_MAX = 1000
+CALLER_CHARACTERS_MAX = 512
 REASON_CHARACTERS_MAX = 1000
 LOG_NAMES = {
     journal_pb2.LOG_KIND_SPINE: paths.spine_path,
@@ -41,6 +45,7 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
     _repairer: Repairer
     _losses: Losses
     _copies: Copies
+    _quarantine: Quarantine
 
     def WatchRows(
         self, request: journal_pb2.WatchRowsRequest, context: grpc.ServicerContext
@@ -113,6 +118,39 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
         parts = (each.data for each in chain([first], request_iterator))
         size, is_new = self._copies.take_in(first.run_id, first.name, parts)
         return journal_pb2.ImportFileResponse(size_bytes=size, is_new=is_new)
+
+    def QuarantineCaller(
+        self, request: journal_pb2.QuarantineCallerRequest, context: grpc.ServicerContext
+    ) -> Iterator[journal_pb2.QuarantineCallerResponse]:
+        check_request_id(request.request_id)
+        if not 1 <= len(request.caller) <= CALLER_CHARACTERS_MAX:
+            raise InvalidInput("name the caller, as its certificate does", field="caller")
+        by = name_of(context) or "operator"
+        found: list[Changed] = []
+        if request.action == journal_pb2.QUARANTINE_ACTION_LIFT:
+            self._quarantine.lift(request.caller, by, request.request_id)
+        elif request.action == journal_pb2.QUARANTINE_ACTION_FENCE:
+            if request.caller == by:
+                raise InvalidInput("that is yourself; let another operator do it", field="caller")
+            found = self._quarantine.fence(request.caller, request.since, by, request.request_id)
+        else:
+            found = self._quarantine.changed(request.caller, request.since)
+        for start in range(0, len(found), LISTED_MAX):
+            page = [_changed(each) for each in found[start : start + LISTED_MAX]]
+            yield journal_pb2.QuarantineCallerResponse(changed=page)
+        is_fenced = self._quarantine.is_fenced(request.caller)
+        yield journal_pb2.QuarantineCallerResponse(is_fenced=is_fenced)
+
+
+def _changed(changed: Changed) -> journal_pb2.ChangedThing:
+    return journal_pb2.ChangedThing(
+        kind=changed.target.kind,
+        id=changed.target.target_id,
+        first_at=int(changed.first_at),
+        last_at=int(changed.last_at),
+        methods=changed.methods,
+        is_own=changed.is_own,
+    )
 
 
 def _log_name(request: journal_pb2.AcceptLossRequest) -> str | None:

@@ -21,6 +21,7 @@ from bernstein_journal.creation import RunMaker
 from bernstein_journal.losses import Losses
 from bernstein_journal.mac_service import MacCalls
 from bernstein_journal.macs import Macs
+from bernstein_journal.quarantine import Quarantine
 from bernstein_journal.receipts import Receipt, ReceiptMaker, Wanted
 from bernstein_journal.repair import Repairer
 from bernstein_journal.requests import check_request_id
@@ -69,6 +70,7 @@ class JournalService(MacCalls, CareCalls):
         resident_signer: Callable[[], Signer],
         watchers: Watchers,
         losses: Losses,
+        quarantine: Quarantine,
     ) -> None:
         self._places = places
         self._store = store
@@ -89,6 +91,7 @@ class JournalService(MacCalls, CareCalls):
         self._pruner = Pruner(store, self._runs, self._reading, verifier.is_as_sealed)
         self._repairer = Repairer(store)
         self._losses = losses
+        self._quarantine = quarantine
         self._copies = Copies(store)
 
     def CreateRun(

@@ -8,6 +8,7 @@ from bernstein_journal.creation import RunMaker
 from bernstein_journal.ledger_view import FleetLedger, LedgerView, OwnLedger
 from bernstein_journal.losses import Losses
 from bernstein_journal.macs import Macs
+from bernstein_journal.quarantine import Quarantine
 from bernstein_journal.readiness import readiness
 from bernstein_journal.receipts import ReceiptMaker
 from bernstein_journal.sealing import Sealer
@@ -78,6 +79,7 @@ class JournalWiring:
             resident_signer=signer,
             watchers=self._watchers,
             losses=Losses(store, clock, macs),
+            quarantine=Quarantine(self.records, macs, clock),
         )
 
     def check(self) -> None:

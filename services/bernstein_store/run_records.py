@@ -27,7 +27,7 @@ _LOCK: Final = f"{_FOLDER}/owners.lock"
 _FENCES: Final = f"{_FOLDER}/quarantine.json"
 _FENCES_LOCK: Final = f"{_FOLDER}/quarantine.lock"
 # How soon is seen what another process fenced off.
-_LOOK_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 1.0
 _REMEMBERED_MAX: Final = 10_000
 _TRIES_MAX: Final = 32
 
@@ -55,7 +55,7 @@ class RunRecords:
         self._touched: OrderedDict[tuple[str, Target, str], None] = OrderedDict()
         self._noting: dict[str, threading.Lock] = {}
         self._fences = Fences()
-        self._looked_at = -_LOOK_SECONDS
+        self._looked_at = -LOOK_SECONDS
 
     def owner(self, target: Target) -> str:
         with self._lock:
@@ -98,11 +98,13 @@ class RunRecords:
 
     def fences(self) -> Fences:
         with self._lock:
-            is_due = time.monotonic() - self._looked_at >= _LOOK_SECONDS
+            is_due = time.monotonic() - self._looked_at >= LOOK_SECONDS
             if is_due:
                 self._looked_at = time.monotonic()
         if is_due:
-            self._fences = self._stored_fences()
+            found = self._stored_fences()
+            if found != self._fences:
+                self._fences = found
         return self._fences
 
     def touches(self, caller: str, since: float) -> Iterator[Touch]:

@@ -51,6 +51,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "AcceptLoss": "___o_",
         "ExportRun": "___o_",
         "ImportFile": "___o_",
+        "QuarantineCaller": "___o_",
     },
     "recorder": {
         "OpenSession": "w__o_",

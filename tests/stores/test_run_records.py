@@ -77,7 +77,7 @@ def test_two_journals_on_one_store_note_side_by_side(store: Store) -> None:
 def test_a_fence_stands_for_every_process_until_it_is_taken_down(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_records, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(run_records, "LOOK_SECONDS", 0.0)
     one, two = records(store), records(store, service="recorder")
     assert one.fences().of_caller("host1") is None
     first = Fence("host1", "2023-11-14", "2023-11-15", "alice", frozenset({RUN}))

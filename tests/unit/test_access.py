@@ -216,7 +216,7 @@ def test_a_caller_has_no_more_under_way_than_its_quota_and_others_have_theirs() 
         held.open_run(Target(Kind.RUN, "2"))
         held.take_request_id()
         held.take_request_id()
-        with pytest.raises(QueueFull):
+        with pytest.raises(TooMany):
             held.take_request_id()
     with quotas.call("a", quota, is_stream=False) as again:
         again.take_bytes(10)

@@ -75,6 +75,30 @@ ROW_KIND_SPINE: RowKind.ValueType  # 2
 """The lineage spine."""
 Global___RowKind: _TypeAlias = RowKind  # noqa: Y015
 
+class _QuarantineAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _QuarantineActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QuarantineAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    QUARANTINE_ACTION_UNSPECIFIED: _QuarantineAction.ValueType  # 0
+    """Nothing."""
+    QUARANTINE_ACTION_FENCE: _QuarantineAction.ValueType  # 1
+    """Refuse its calls, and whatever would be added to what it changed."""
+    QUARANTINE_ACTION_LIFT: _QuarantineAction.ValueType  # 2
+    """Take that back."""
+
+class QuarantineAction(_QuarantineAction, metaclass=_QuarantineActionEnumTypeWrapper):
+    """What to do with a caller."""
+
+QUARANTINE_ACTION_UNSPECIFIED: QuarantineAction.ValueType  # 0
+"""Nothing."""
+QUARANTINE_ACTION_FENCE: QuarantineAction.ValueType  # 1
+"""Refuse its calls, and whatever would be added to what it changed."""
+QUARANTINE_ACTION_LIFT: QuarantineAction.ValueType  # 2
+"""Take that back."""
+Global___QuarantineAction: _TypeAlias = QuarantineAction  # noqa: Y015
+
 @_typing.final
 class CreateRunRequest(_message.Message):
     """Request for CreateRun."""
@@ -2096,3 +2120,113 @@ class ImportFileResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ImportFileResponse: _TypeAlias = ImportFileResponse  # noqa: Y015
+
+@_typing.final
+class QuarantineCallerRequest(_message.Message):
+    """Request for QuarantineCaller."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    caller: _builtins.str
+    """The caller, as certificates name it."""
+    since: _builtins.str
+    """First instant, as the operator wrote it: 2026-03-01, 2026-03-01T10:00:00Z and their like. Empty
+    where a quarantine is lifted.
+    """
+    action: Global___QuarantineAction.ValueType
+    """What to do besides listing."""
+    request_id: _builtins.str
+    """1 to 64 ASCII characters chosen by the client: the audit event is appended once."""
+    def __init__(
+        self,
+        *,
+        caller: _builtins.str = ...,
+        since: _builtins.str = ...,
+        action: Global___QuarantineAction.ValueType = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "caller", b"caller", "request_id", b"request_id", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuarantineCallerRequest: _TypeAlias = QuarantineCallerRequest  # noqa: Y015
+
+@_typing.final
+class QuarantineCallerResponse(_message.Message):
+    """Response for QuarantineCaller."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    IS_FENCED_FIELD_NUMBER: _builtins.int
+    is_fenced: _builtins.bool
+    """Whether its calls are refused now; in the last message."""
+    @_builtins.property
+    def changed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChangedThing]:
+        """The next things that the caller changed, at most 1000, in the order of the first change."""
+
+    def __init__(
+        self,
+        *,
+        changed: _abc.Iterable[Global___ChangedThing] | None = ...,
+        is_fenced: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_is_fenced", b"_is_fenced", "is_fenced", b"is_fenced"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_is_fenced", b"_is_fenced", "changed", b"changed", "is_fenced", b"is_fenced"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__is_fenced: _TypeAlias = _typing.Literal["is_fenced"]  # noqa: Y015
+    _WhichOneofArgType__is_fenced: _TypeAlias = _typing.Literal["_is_fenced", b"_is_fenced"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__is_fenced) -> _WhichOneofReturnType__is_fenced | None: ...
+
+Global___QuarantineCallerResponse: _TypeAlias = QuarantineCallerResponse  # noqa: Y015
+
+@_typing.final
+class ChangedThing(_message.Message):
+    """A run or session that a caller changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    FIRST_AT_FIELD_NUMBER: _builtins.int
+    LAST_AT_FIELD_NUMBER: _builtins.int
+    METHODS_FIELD_NUMBER: _builtins.int
+    IS_OWN_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"run" or "session"."""
+    id: _builtins.str
+    """Its id; empty: the audit log, or another thing of the whole origin."""
+    first_at: _builtins.int
+    """Unix time of the first change that is known, in seconds; within the hour of the instant."""
+    last_at: _builtins.int
+    """Unix time at which the last hour with a change began for it."""
+    is_own: _builtins.bool
+    """Whether the caller opened it."""
+    @_builtins.property
+    def methods(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The calls that were the first ones of an hour."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        id: _builtins.str = ...,
+        first_at: _builtins.int = ...,
+        last_at: _builtins.int = ...,
+        methods: _abc.Iterable[_builtins.str] | None = ...,
+        is_own: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_at", b"first_at", "id", b"id", "is_own", b"is_own", "kind", b"kind", "last_at", b"last_at", "methods", b"methods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangedThing: _TypeAlias = ChangedThing  # noqa: Y015

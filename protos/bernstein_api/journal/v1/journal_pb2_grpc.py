@@ -161,6 +161,11 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileResponse.FromString,
                 _registered_method=True)
+        self.QuarantineCaller = channel.unary_stream(
+                '/bernstein_api.journal.v1.JournalService/QuarantineCaller',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerResponse.FromString,
+                _registered_method=True)
 
 
 class JournalServiceServicer:
@@ -368,6 +373,15 @@ class JournalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def QuarantineCaller(self, request, context):
+        """What a caller changed since an instant, as far as calls had names; on request its calls are
+        refused from now on, and nothing is added to what it changed, until that is lifted. For the
+        operator. Fails with INVALID_INPUT, NOT_FOUND (there is nothing to lift), DISK_FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JournalServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -495,6 +509,11 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.ImportFile,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileResponse.SerializeToString,
+            ),
+            'QuarantineCaller': grpc.unary_stream_rpc_method_handler(
+                    servicer.QuarantineCaller,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1174,6 +1193,33 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/ImportFile',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportFileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QuarantineCaller(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/QuarantineCaller',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerResponse.FromString,
             options,
             channel_credentials,
             insecure,

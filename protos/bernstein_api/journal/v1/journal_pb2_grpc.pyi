@@ -126,6 +126,11 @@ class JournalServiceStub:
     there with the same bytes is left as it is. For the operator. Fails with RUN_EXISTS (the file
     has other bytes here), INVALID_INPUT, DISK_FULL.
     """
+    QuarantineCaller: _grpc.UnaryStreamMultiCallable[_journal_pb2.QuarantineCallerRequest, _journal_pb2.QuarantineCallerResponse]
+    """What a caller changed since an instant, as far as calls had names; on request its calls are
+    refused from now on, and nothing is added to what it changed, until that is lifted. For the
+    operator. Fails with INVALID_INPUT, NOT_FOUND (there is nothing to lift), DISK_FULL.
+    """
 
 @_typing.type_check_only
 class JournalServiceAsyncStub(JournalServiceStub):
@@ -224,6 +229,11 @@ class JournalServiceAsyncStub(JournalServiceStub):
     """Takes in one file of a run as it is, and makes the run where it is not there. A file that is
     there with the same bytes is left as it is. For the operator. Fails with RUN_EXISTS (the file
     has other bytes here), INVALID_INPUT, DISK_FULL.
+    """
+    QuarantineCaller: _aio.UnaryStreamMultiCallable[_journal_pb2.QuarantineCallerRequest, _journal_pb2.QuarantineCallerResponse]  # type: ignore[assignment]
+    """What a caller changed since an instant, as far as calls had names; on request its calls are
+    refused from now on, and nothing is added to what it changed, until that is lifted. For the
+    operator. Fails with INVALID_INPUT, NOT_FOUND (there is nothing to lift), DISK_FULL.
     """
 
 class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -470,6 +480,17 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         """Takes in one file of a run as it is, and makes the run where it is not there. A file that is
         there with the same bytes is left as it is. For the operator. Fails with RUN_EXISTS (the file
         has other bytes here), INVALID_INPUT, DISK_FULL.
+        """
+
+    @_abc_1.abstractmethod
+    def QuarantineCaller(
+        self,
+        request: _journal_pb2.QuarantineCallerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_journal_pb2.QuarantineCallerResponse], _abc.AsyncIterator[_journal_pb2.QuarantineCallerResponse]]:
+        """What a caller changed since an instant, as far as calls had names; on request its calls are
+        refused from now on, and nothing is added to what it changed, until that is lifted. For the
+        operator. Fails with INVALID_INPUT, NOT_FOUND (there is nothing to lift), DISK_FULL.
         """
 
 def add_JournalServiceServicer_to_server(servicer: JournalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
