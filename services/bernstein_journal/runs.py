@@ -31,6 +31,8 @@ class Runs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # The ids of the listing that was begun last.
+        self._listing: list[str] = []
 
     def resolve(self, run_id: str) -> str:
         """The run that is meant, never a link to it. Raises RunNotFound."""
@@ -49,6 +51,19 @@ class Runs:
     def newest_first(self) -> list[str]:
         """Ids of all runs that have a journal, by their recorded start, newest first."""
         return newest_first({run_id: self._start(run_id) for run_id in self._with_journal()})
+
+    def page(self, token: str, size: int) -> tuple[list[str], str]:
+        """Ids of a listing from `token` on, and the token of the next page; empty at the end.
+
+        Pages of one listing are of the ids that its first page found: to order all runs anew for
+        each page would cost the square of their number.
+        """
+        ids = self._listing
+        if not token or token not in ids:
+            ids = self._listing = self.newest_first() + self.without_journal()
+        start = ids.index(token) if token in ids else 0
+        end = start + size
+        return ids[start:end], ids[end] if end < len(ids) else ""
 
     def without_journal(self) -> list[str]:
         """Ids of sealed runs whose journal is gone."""

@@ -164,12 +164,10 @@ class JournalService(MacCalls, CareCalls):
         self, request: journal_pb2.ListRunsRequest, context: grpc.ServicerContext
     ) -> journal_pb2.ListRunsResponse:
         size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_MAX)
-        ids = self._runs.newest_first() + self._runs.without_journal()
-        start = ids.index(request.page_token) if request.page_token in ids else 0
-        page = ids[start : start + size]
+        page, next_token = self._runs.page(request.page_token, size)
         return journal_pb2.ListRunsResponse(
             runs=[self._packed(self._runs.listed(run_id)) for run_id in page],
-            next_page_token=ids[start + size] if start + size < len(ids) else "",
+            next_page_token=next_token,
         )
 
     def ReadJournal(

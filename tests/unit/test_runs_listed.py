@@ -40,6 +40,31 @@ def test_service_and_files_list_a_sealed_run_without_its_journal_as_damaged(sdd)
     assert {run_id: runs.listed(run_id).damage for run_id in ids} == wanted
 
 
+def test_all_runs_are_ordered_once_for_a_listing_in_pages(tmp_path, monkeypatch):
+    store = FileStore(tmp_path)
+    for number in range(7):
+        store.put(f"runs/run-{number}/journal.jsonl", ROW)
+    asked = []
+
+    def start(_, run_id):
+        asked.append(run_id)
+        return 0.0
+
+    monkeypatch.setattr(Runs, "_start", start)
+    runs = Runs(store)
+
+    first, token = runs.page("", 3)
+    store.put("runs/run-9/journal.jsonl", ROW)
+    second, token = runs.page(token, 3)
+    third, token = runs.page(token, 3)
+
+    assert [*first, *second, *third] == [f"run-{number}" for number in range(6, -1, -1)]
+    assert token == ""
+    assert len(asked) == 7
+    assert runs.page("", 1) == (["run-9"], "run-6")
+    assert runs.page("not-listed", 1) == (["run-9"], "run-6")
+
+
 def test_a_run_that_was_let_go_is_not_one_whose_journal_is_gone(sdd):
     store = FileStore(sdd)
     runs = Runs(store)
