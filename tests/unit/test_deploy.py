@@ -171,7 +171,8 @@ def test_the_example_has_every_setting_with_its_default() -> None:
         assert example[name] == defaults
 
 
-def test_the_configuration_of_a_service_host_is_taken(tmp_path: Path) -> None:
-    environ = {"BERNSTEIN_SVC_CONFIG": str(DEPLOY / "bernstein.toml")}
-    for name, kind in tables().items():
-        config.load_table(kind, name, tmp_path, environ)
+@pytest.mark.parametrize("name", ["bernstein.toml", "import.toml"])
+def test_the_configuration_of_a_host_is_taken(name: str, tmp_path: Path) -> None:
+    environ = {"BERNSTEIN_SVC_CONFIG": str(DEPLOY / name)}
+    for table, kind in tables().items():
+        config.load_table(kind, table, tmp_path, environ)
