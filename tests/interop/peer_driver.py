@@ -4,7 +4,8 @@ Runs under the peer's own interpreter, because its start takes seconds and its m
 be imported beside ours. Kinds of request, told apart by a member:
 
     argv, cwd, env             one run of its command line -> exit, stdout, stderr
-    record, sdd_dir, ...       its own journal of a run, from a list of [event, payload] -> head
+    record, sdd_dir, ...       its own journal of a run, from a list of [event, payload] -> head;
+                               with `resumes` it goes on with what is there
     verify                     its verdict on a journal file -> chain_consistent, head, count
     receipt, sdd_dir, ...      its library's receipt of a run, written to a file
     steps, folder              its own step journal opened, and steps appended -> hashes, head
@@ -126,11 +127,20 @@ def run_in(root: click.Group, argv: list[str], cwd: str, env: dict[str, str]) ->
 
 
 def record(
-    run_id: str, sdd_dir: str, profile: str, events: list[tuple[str, Node]], hmac_key: str | None
+    run_id: str,
+    sdd_dir: str,
+    profile: str,
+    events: list[tuple[str, Node]],
+    hmac_key: str | None,
+    *,
+    resumes: bool = False,
 ) -> Node:
     """Write a whole run; with a MAC key (hex) its head is also sealed into the run's spine."""
     module = importlib.import_module("bernstein.core.replay.journal")
-    journal = module.EventJournal(run_id, Path(sdd_dir), hash_profile=profile)
+    if resumes:
+        journal = module.EventJournal.resume(run_id, Path(sdd_dir))
+    else:
+        journal = module.EventJournal(run_id, Path(sdd_dir), hash_profile=profile)
     for event, payload in events:
         journal.record(event, **payload)
     if hmac_key is not None:

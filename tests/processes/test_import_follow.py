@@ -1,21 +1,12 @@
 """Following a peer while everybody is killed: what is stored in the end is what was written."""
 
-import json
-import os
-import select
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 from tests.conftest import Project
 from tests.fleet import fleet_in
+from tests.follower import following, kill_journal
 from tests.postgres_server import PostgresServer
 
 from bernstein_formats import paths
@@ -23,65 +14,6 @@ from bernstein_formats.event_journal import START, next_row
 
 pytestmark = pytest.mark.processes
 RUN_ID = "20261201-000000"
-PATIENCE_SECONDS = 60.0
-
-
-class Follower:
-    """`bernstein import --follow --json` as a process."""
-
-    def __init__(self, project: Project, source: Path) -> None:
-        self._project, self._source = project, source
-        self.lines: list[Mapping[str, Any]] = []
-        self._process = self._started()
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        argv = [sys.executable, "-m", "bernstein_cli", "import", "--follow", str(self._source)]
-        return subprocess.Popen(
-            [*argv, "--sdd-dir", str(self._project.sdd), "--json"],
-            env={**self._project.environ, "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def until(self, **wanted: Any) -> Mapping[str, Any]:
-        """The next line that says this."""
-        give_up = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < give_up:
-            assert self._process.stdout is not None
-            line = self._line(self._process.stdout)
-            if line is not None and wanted.items() <= line.items():
-                return line
-        raise AssertionError(f"{wanted} was not told; these were: {self.lines[-5:]}")
-
-    def _line(self, output: IO[bytes]) -> Mapping[str, Any] | None:
-        ready, _, _ = select.select([output], [], [], 1.0)
-        text = output.readline() if ready else b""
-        if not text:
-            return None
-        line: Mapping[str, Any] = json.loads(text)
-        self.lines.append(line)
-        return line
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def start_again(self) -> None:
-        self._process = self._started()
-
-    def stop(self) -> int:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.communicate(timeout=30)
-        return self._process.returncode
-
-
-@contextmanager
-def following(project: Project, source: Path) -> Iterator[Follower]:
-    follower = Follower(project, source)
-    try:
-        yield follower
-    finally:
-        follower.kill()
 
 
 class Peer:
@@ -111,14 +43,6 @@ class Peer:
 @pytest.fixture
 def peer(tmp_path: Path) -> Peer:
     return Peer(tmp_path / "peer")
-
-
-def kill_journal(project: Project) -> None:
-    with project.services() as services:
-        status = services.supervisor.ask({"do": "status"})
-    assert status is not None
-    (pid,) = (each["pid"] for each in status["services"] if each["service"] == "journal")
-    os.kill(pid, signal.SIGKILL)
 
 
 def exported(project: Project) -> dict[str, bytes]:
@@ -164,7 +88,7 @@ def test_a_run_arrives_byte_for_byte_and_is_sealed_though_both_sides_are_killed(
 def test_a_host_without_services_follows_into_a_fleet_under_its_own_name(
     project: Project, peer: Peer, tmp_path: Path
 ) -> None:
-    with fleet_in(tmp_path / "fleet", project, BERNSTEIN_SVC_FLEET_ORIGIN="fleet:demo") as fleet:
+    with fleet_in(tmp_path / "fleet", BERNSTEIN_SVC_FLEET_ORIGIN="fleet:demo") as fleet:
         host = fleet.host("one")
         host.start("journal", "recorder", "rederiver", "signer")
         client = fleet.client("builder", host)
