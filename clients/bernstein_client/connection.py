@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from bernstein_client.service_channel import ServiceChannel
+from bernstein_runtime import forked
 from bernstein_runtime.connector import Connector, FleetConnector, connector_for
 from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
@@ -38,6 +39,11 @@ class Services:
         self._channels: list[ServiceChannel] = []
         self._lock = threading.Lock()
         self._traced = ExitStack()
+        forked.renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Its lock may be held by a thread that a child does not have."""
+        self._lock = threading.Lock()
 
     @property
     def places(self) -> Places:

@@ -1,19 +1,26 @@
 """The journal, as programs see it."""
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
-from bernstein_client.appender import Appender, AppendResult, EncodedEvent
+from bernstein_client import journal_calls
+from bernstein_client.append_line import (
+    AppendResult,
+    EncodedEvent,
+    Event,
+    encoded,
+    joined,
+    pages,
+)
+from bernstein_client.appender import Appender
+from bernstein_client.journal_calls import ReceiptReader
+from bernstein_client.rpc import Answer, Rpc
 from bernstein_client.service_channel import ServiceChannel
 from bernstein_client.values import (
     AuditRangeWanted,
-    BuiltAuditRange,
     BuiltReceipt,
     ChangedThing,
-    Finding,
     FinishedRun,
     LogKind,
     OnceSigner,
@@ -27,10 +34,10 @@ from bernstein_client.values import (
     Watched,
     no_progress,
 )
-from bernstein_client.watching import WATCH_TRIES, index_after, watched
-from bernstein_formats.canonical import JsonValue, spelled
-from bernstein_formats.errors import SignatureWrong, Unavailable
-from bernstein_runtime import limits
+from bernstein_client.watching import WATCH_TRIES, index_after
+from bernstein_formats.canonical import JsonValue
+from bernstein_formats.errors import Unavailable
+from bernstein_runtime import forked, limits
 
 
 class JournalClient:
@@ -40,43 +47,44 @@ class JournalClient:
         self._connection = connection
         self._stub = journal_pb2_grpc.JournalServiceStub(connection.channel)
         self._appenders: dict[str, Appender] = {}
+        forked.renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """What its parent's threads wait for is not for a child to send."""
+        self._appenders = {}
 
     def create_run(self, run_id: str = "", metadata: bytes = b"", replay: bytes = b"") -> str:
         """Make a run; without an id the journal makes one. Raises RunExists."""
-        request = journal_pb2.CreateRunRequest(
-            run_id=run_id,
-            request_id=self._connection.request_id(),
-            metadata_json=metadata,
-            replay_json=replay,
-        )
-        return self._connection.call(self._stub.CreateRun, request, "CreateRun").run_id
+        request_id = self._connection.request_id()
+        return self._answer(journal_calls.create_run(request_id, run_id, metadata, replay))
 
     def append(self, run_id: str, event: str, payload: Mapping[str, JsonValue]) -> AppendResult:
         """Append one event; it is durable when this returns."""
         return self.append_many(run_id, [(event, payload)])
 
-    def append_many(
-        self, run_id: str, events: Sequence[tuple[str, Mapping[str, JsonValue]]]
-    ) -> AppendResult:
+    def append_many(self, run_id: str, events: Sequence[Event]) -> AppendResult:
         """Append events: all of them, in this order, or none."""
-        encoded = [(event, spelled(dict(payload)).encode()) for event, payload in events]
+        return self._appender(run_id).append(encoded(events))
+
+    def append_pages(self, run_id: str, events: Iterable[Event]) -> AppendResult:
+        """Append any number of events in this order: in pages, each of which lands or does not.
+        Raises InvalidInput where there is none."""
+        return joined([self._appender(run_id).append(page) for page in pages(events)])
+
+    def _appender(self, run_id: str) -> Appender:
         appender = self._appenders.get(run_id)
         if appender is None:
             appender = self._appenders.setdefault(
                 run_id, Appender(lambda batch: self._send(run_id, batch))
             )
-        return appender.append(encoded)
+        return appender
 
     def _send(self, run_id: str, events: Sequence[EncodedEvent]) -> AppendResult:
-        request = journal_pb2.AppendEventsRequest(
-            run_id=run_id,
-            request_id=self._connection.request_id(),
-            events=[
-                journal_pb2.NewEvent(event=event, payload_json=payload) for event, payload in events
-            ],
-        )
-        answer = self._connection.call(self._stub.AppendEvents, request, "AppendEvents")
-        return AppendResult(answer.first_index, answer.head_hash.hex(), answer.row_count)
+        request_id = self._connection.request_id()
+        return self._answer(journal_calls.append_events(request_id, run_id, events))
+
+    def _answer(self, rpc: Rpc[Answer]) -> Answer:
+        return self._connection.answer(self._stub, rpc)
 
     def append_rows(
         self,
@@ -102,15 +110,7 @@ class JournalClient:
 
     def finish_run(self, run_id: str, *, spine_seal: bool = True) -> FinishedRun:
         """Have a run sealed; nothing can be appended afterwards. `spine_seal`: in its spine too."""
-        answer = self._connection.call(
-            self._stub.FinishRun,
-            journal_pb2.FinishRunRequest(run_id=run_id, without_spine_seal=not spine_seal),
-            "FinishRun",
-            limits.LONG_CALL_TIMEOUT_SECONDS,
-        )
-        return FinishedRun(
-            answer.head_hash.hex(), answer.row_count, answer.seal_json, tuple(answer.notes)
-        )
+        return self._answer(journal_calls.finish_run(run_id, spine_seal=spine_seal))
 
     def begin_ledger(self) -> None:
         """Go on with the signer's present ledger when the one that sealed here is lost."""
@@ -142,8 +142,7 @@ class JournalClient:
 
     def get_run(self, run_id: str) -> RunInfo:
         """Raises RunNotFound. "latest" is the newest orchestrator run."""
-        request = journal_pb2.GetRunRequest(run_id=run_id)
-        return _run_info(self._connection.call(self._stub.GetRun, request, "GetRun").run)
+        return self._answer(journal_calls.get_run(run_id))
 
     def list_runs(self) -> Iterator[RunInfo]:
         """All runs, newest first."""
@@ -151,23 +150,23 @@ class JournalClient:
         while True:
             request = journal_pb2.ListRunsRequest(page_token=token)
             page = self._connection.call(self._stub.ListRuns, request, "ListRuns")
-            yield from (_run_info(run) for run in page.runs)
+            yield from map(journal_calls.run_info, page.runs)
             token = page.next_page_token
             if not token:
                 return
 
     def read_journal(self, run_id: str, start_offset: int = 0) -> Iterator[bytes]:
         """The stored bytes in parts. Raises RunNotFound."""
-        request = journal_pb2.ReadJournalRequest(run_id=run_id, start_offset=start_offset)
-        for part in self._connection.stream(self._stub.ReadJournal, request):
-            yield part.data
+        rpc = journal_calls.read_journal(run_id, start_offset)
+        for part in self._connection.stream(self._stub.ReadJournal, rpc.request):
+            yield rpc.read(part)
 
     def verify_run(self, run_id: str, progress: Progress = no_progress) -> Verification:
         """Verify a run where its file is. Raises RunNotFound; a broken run is an answer."""
-        request = journal_pb2.VerifyRunRequest(run_id=run_id)
-        for item in self._connection.stream(self._stub.VerifyRun, request):
-            if item.HasField("verification"):
-                return _verification(item.verification)
+        rpc = journal_calls.verify_run(run_id)
+        for item in self._connection.stream(self._stub.VerifyRun, rpc.request):
+            if found := rpc.read(item):
+                return found
             progress(item.progress.done_bytes, item.progress.total_bytes)
         raise AssertionError("the verification is the last message")
 
@@ -200,10 +199,10 @@ class JournalClient:
         """
         next_index, failures = start_index, 0
         while True:
-            request = journal_pb2.WatchRowsRequest(run_id=run_id, start_index=next_index)
+            rpc = journal_calls.watch_rows(run_id, next_index)
             try:
-                for answer in self._connection.stream(self._stub.WatchRows, request, None):
-                    item = watched(answer)
+                for answer in self._connection.stream(self._stub.WatchRows, rpc.request, None):
+                    item = rpc.read(answer)
                     next_index, failures = index_after(item), 0
                     yield item
             except Unavailable:
@@ -253,98 +252,15 @@ class JournalClient:
     ) -> BuiltReceipt:
         """Have a receipt built and stored beside the run; with `write` its bytes go there instead,
         and are good only if this returns. A run that is not finished has to be named as such."""
-        request = journal_pb2.BuildReceiptRequest(
-            run_id=run_id,
-            request_id=self._connection.request_id(),
-            signer_socket=str(signer.socket) if signer else "",
-            signer_token=signer.token if signer else b"",
-            download=write is not None,
-            audit_window=journal_pb2.AuditWindow(**asdict(audit)) if audit else None,
-            unfinished=unfinished,
+        request_id = self._connection.request_id()
+        rpc = journal_calls.build_receipt(
+            request_id, run_id, signer, audit, download=write is not None, unfinished=unfinished
         )
-        digest = hashlib.sha256()
-        for item in self._connection.stream(self._stub.BuildReceipt, request):
-            if item.HasField("progress"):
-                progress(item.progress.done_bytes, item.progress.total_bytes)
-            elif item.HasField("summary"):
-                if write is not None and digest.digest() != item.summary.receipt_sha256:
-                    raise SignatureWrong("the receipt was damaged on its way; build it again")
-                return _built(item.summary)
-            elif write is not None:
-                digest.update(item.receipt_data)
-                write(item.receipt_data)
+        reader = ReceiptReader(write, progress)
+        for item in self._connection.stream(self._stub.BuildReceipt, rpc.request):
+            if built := reader.take(item):
+                return built
         raise AssertionError("the summary is the last message")
-
-
-def _run_info(run: journal_pb2.Run) -> RunInfo:
-    return RunInfo(
-        run_id=run.run_id,
-        row_count=run.row_count,
-        size_bytes=run.size_bytes,
-        metadata=_object(run.metadata_json),
-        replay=_object(run.replay_json),
-        seal_json=run.seal_json,
-        journal_path=run.journal_path,
-        damage=run.damage,
-    )
-
-
-def _object(text: bytes) -> Mapping[str, JsonValue] | None:
-    """A small file's object; None for anything else that may stand there."""
-    try:
-        value = json.loads(text or b"null")
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _verification(found: journal_pb2.Verification) -> Verification:
-    return Verification(
-        run_id=found.run_id,
-        chain_consistent=found.chain_consistent,
-        coverage=found.coverage,
-        identity=found.identity,
-        row_count=found.row_count,
-        divergent_index=found.divergent_index if found.HasField("divergent_index") else None,
-        divergent_line=found.divergent_line if found.HasField("divergent_line") else None,
-        expected_hash=found.expected_hash,
-        actual_hash=found.actual_hash,
-        head_hash=found.head_hash,
-        discarded_lines=tuple(found.discarded_lines),
-        discarded_count=found.discarded_count,
-        errors=tuple(found.errors),
-        findings=tuple(
-            Finding(each.reason, each.index if each.HasField("index") else None, each.member)
-            for each in found.findings
-        ),
-        flagged_steps=tuple(found.flagged_steps),
-        provider_errors=tuple(found.provider_errors),
-        notes=tuple(found.notes),
-        report_path=found.report_path,
-        sealed_row_count=found.sealed_row_count,
-        pinned_key=found.pinned_key if found.HasField("pinned_key") else None,
-    )
-
-
-def _built(summary: journal_pb2.ReceiptSummary) -> BuiltReceipt:
-    return BuiltReceipt(
-        run_id=summary.run_id,
-        journal_head=summary.journal_head,
-        row_count=summary.row_count,
-        spine_head=summary.spine_head,
-        spine_entry_count=summary.spine_entry_count,
-        receipt_sha256_hex=summary.receipt_sha256.hex(),
-        key_id=summary.key_id,
-        receipt_path=summary.receipt_path,
-        cose=summary.cose,
-        size_bytes=summary.size_bytes,
-        audit=_audit(summary) if summary.HasField("audit_range") else None,
-    )
-
-
-def _audit(summary: journal_pb2.ReceiptSummary) -> BuiltAuditRange:
-    audit = summary.audit_range
-    return BuiltAuditRange(audit.event_count, audit.foreign_event_count, audit.head_hmac)
 
 
 def _changed(thing: journal_pb2.ChangedThing) -> ChangedThing:

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import grpc
 
-from bernstein_runtime import limits
+from bernstein_client.rpc import Answer as Read
+from bernstein_client.rpc import Rpc
+from bernstein_runtime import forked, limits
 from bernstein_runtime.channel import call
 from bernstein_runtime.connector import Connector
 from bernstein_runtime.status import error_from
@@ -23,6 +25,14 @@ class ServiceChannel:
         self._revive()
         self.channel = connector.open(name)
         self._service = f"/bernstein_api.{name}.v1.{name.capitalize()}Service"
+        self._begin_ids()
+        forked.renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A child's calls are its own: with its parent's ids they would be taken for retries."""
+        self._begin_ids()
+
+    def _begin_ids(self) -> None:
         # Unique among all clients of all hosts, so that a retry is never taken for another's call.
         self._client_id = secrets.token_hex(8)
         self._numbers = count()
@@ -40,7 +50,7 @@ class ServiceChannel:
         method: Callable[..., Answer],
         request: object,
         name: str,
-        timeout: float = limits.CALL_TIMEOUT_SECONDS,
+        timeout: float | None = limits.CALL_TIMEOUT_SECONDS,
     ) -> Answer:
         """One answer. Raises our own errors; tried again where the contract says it is safe."""
         return call(
@@ -48,6 +58,10 @@ class ServiceChannel:
             lambda: method(request, timeout=timeout),
             revive=self._revive,
         )
+
+    def answer(self, stub: object, rpc: Rpc[Read]) -> Read:
+        """What a call means. Raises like `call`."""
+        return rpc.read(self.call(getattr(stub, rpc.name), rpc.request, rpc.name, rpc.timeout))
 
     def stream(
         self,

@@ -6,7 +6,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TypeAlias
 
-from bernstein_formats.canonical import JsonValue
+from bernstein_formats.canonical import JsonValue, parse_json
+from bernstein_formats.errors import InvalidInput
 
 Progress = Callable[[int, int], None]
 
@@ -235,3 +236,18 @@ class WatchPlace:
 
 
 Watched: TypeAlias = WatchedRows | WatchPlace
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a run: where it stands, and its bytes as they are stored."""
+
+    index: int
+    line: bytes
+
+    def members(self) -> Mapping[str, JsonValue]:
+        """Raises InvalidInput for a row that is no object."""
+        value = parse_json(self.line)
+        if not isinstance(value, dict):
+            raise InvalidInput(f"row {self.index} is no JSON object", index=self.index)
+        return value

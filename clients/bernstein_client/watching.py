@@ -1,13 +1,13 @@
 """Following a run's rows: what the stream's messages are, and the stream for asyncio programs."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
 import grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
-from bernstein_client.values import Watched, WatchedRows, WatchPlace
+from bernstein_client.values import Row, Watched, WatchedRows, WatchPlace
 from bernstein_runtime.channel import Target
 from bernstein_runtime.connector import Connector
 from bernstein_runtime.outgoing import metadata
@@ -29,6 +29,13 @@ def index_after(item: Watched) -> int:
     if isinstance(item, WatchedRows):
         return item.first_index + len(item.lines)
     return item.next_index
+
+
+def rows_of(item: Watched) -> Iterator[Row]:
+    """The rows of a message, which may have none."""
+    if isinstance(item, WatchedRows):
+        for offset, line in enumerate(item.lines):
+            yield Row(item.first_index + offset, line)
 
 
 class AsyncWatcher:

@@ -170,13 +170,7 @@ def _runtime(
 def _end(services: Services, run_id: str, session_id: str, *, has_recording: bool) -> None:
     recording = services.recorder.close_session(session_id).recording
     if has_recording and recording is not None:
-        payload: dict[str, JsonValue] = {
-            "file": "llm_calls.jsonl",
-            "call_count": recording.call_count,
-            "size_bytes": recording.size_bytes,
-            "sha256": recording.sha256_hex,
-        }
-        services.journal.append(run_id, "llm_recording", payload)
+        services.journal.append_many(run_id, [recording.event()])
     services.journal.finish_run(run_id)
 
 

@@ -109,16 +109,6 @@ def round_events(
     return events
 
 
-def recording_event(call_count: int, size_bytes: int, sha256_hex: str) -> Event:
-    """Bind the recorded calls to the journal, and so to its receipt."""
-    return "llm_recording", {
-        "file": "llm_calls.jsonl",
-        "call_count": call_count,
-        "size_bytes": size_bytes,
-        "sha256": sha256_hex,
-    }
-
-
 def end_events(
     run_id: str, *, ticks: int, head: str, outcome: str, residual: Sequence[str], checked: int
 ) -> list[Event]:

@@ -17,7 +17,6 @@ from bernstein_orchestrator.context import Context, LiveContext, RecordedContext
 from bernstein_orchestrator.events import (
     end_events,
     graph_events,
-    recording_event,
     start_events,
 )
 from bernstein_orchestrator.ledger import Ledger
@@ -203,8 +202,7 @@ class Performance:
         account = None if calls is None else calls.close()
         recording = self._recording(account) if script is None else script.calls
         if recording is not None:
-            numbers = recording.call_count, recording.size_bytes, recording.sha256_hex
-            self.ledger.append([recording_event(*numbers)])
+            self.ledger.append([recording.event()])
         if self.traffic is not None:
             self.traffic.leave()
             if events := self.traffic.recording_events():

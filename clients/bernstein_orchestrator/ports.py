@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from bernstein_client.appender import AppendResult
+from bernstein_client.append_line import AppendResult
 from bernstein_client.recorder import Account, Answer, Provider, Recording, Session
 from bernstein_client.values import FinishedRun, Verification
 from bernstein_formats.canonical import JsonValue

@@ -26,6 +26,7 @@
     │   ├── RecordingChanged      RECORDING_CHANGED    the recording differs from its journal row
     │   ├── EnvironmentChanged    ENVIRONMENT_CHANGED  an agent would see other surroundings
     │   ├── SandboxMissing        SANDBOX_MISSING      an agent cannot be locked in here
+    │   ├── ClientForked          CLIENT_FORKED        gRPC is of no use in this child of a process
     │   ├── SessionLost           SESSION_LOST         a replay cannot be continued
     │   ├── ReplayDivergenceError REPLAY_DIVERGENCE    the replay left the recording
     │   │   └── ReplayMissError   REPLAY_MISS
@@ -168,6 +169,10 @@ class EnvironmentChanged(Conflict):
 
 class SandboxMissing(Conflict):
     reason = "SANDBOX_MISSING"
+
+
+class ClientForked(Conflict):
+    reason = "CLIENT_FORKED"
 
 
 class SessionLost(Conflict):

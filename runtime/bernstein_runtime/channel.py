@@ -4,15 +4,22 @@ What may be retried is said by the .proto alone: `idempotency_level` of the meth
 UNAVAILABLE first asks for the service to be running again.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    Retrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
 
 from bernstein_formats.errors import BernsteinError, QueueFull, Unavailable
 from bernstein_runtime import limits
@@ -97,9 +104,10 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, Unavailable | QueueFull) and not isinstance(error, _GoneForGood)
 
 
-def _revived(revive: Callable[[], object]) -> None:
+@contextmanager
+def _gone_for_good() -> Iterator[None]:
     try:
-        revive()
+        yield
     except Unavailable:
         raise
     except BernsteinError as error:
@@ -115,7 +123,6 @@ def call(
     revive: Callable[[], object] = lambda: None,
 ) -> Answer:
     """The answer of `send`, its failures as our errors, tried again where that is safe."""
-
     is_busy = False
 
     def attempt() -> Answer:
@@ -129,16 +136,46 @@ def call(
 
     if not is_idempotent(method):
         return attempt()
-    retrying = Retrying(
-        retry=retry_if_exception(_may_pass),
-        stop=stop_after_delay(RETRY_SECONDS),
-        wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
-        reraise=True,
-    )
-    for each in retrying:
+    for each in Retrying(**_patience()):
         with each:
             # Part of the attempt: that it cannot be revived yet is a reason to try again.
             if each.retry_state.attempt_number > 1 and not is_busy:
-                _revived(revive)
+                with _gone_for_good():
+                    revive()
             return attempt()
     raise AssertionError("the last attempt raises or returns")
+
+
+async def call_async(
+    method: str, send: Callable[[], Awaitable[Answer]], *, revive: Callable[[], Awaitable[object]]
+) -> Answer:
+    """The same for an event loop."""
+    is_busy = False
+
+    async def attempt() -> Answer:
+        nonlocal is_busy
+        try:
+            return await send()
+        except grpc.RpcError as failure:
+            error = error_from(failure)
+            is_busy = isinstance(error, QueueFull)
+            raise error from None
+
+    if not is_idempotent(method):
+        return await attempt()
+    async for each in AsyncRetrying(**_patience()):
+        with each:
+            if each.retry_state.attempt_number > 1 and not is_busy:
+                with _gone_for_good():
+                    await revive()
+            return await attempt()
+    raise AssertionError("the last attempt raises or returns")
+
+
+def _patience() -> dict[str, Any]:
+    return {
+        "retry": retry_if_exception(_may_pass),
+        "stop": stop_after_delay(RETRY_SECONDS),
+        "wait": wait_exponential_jitter(multiplier=0.05, max=1.0),
+        "reraise": True,
+    }

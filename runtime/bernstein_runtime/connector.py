@@ -1,6 +1,5 @@
 """How a process comes to the services that it calls: its own host's, or those of a fleet."""
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -9,7 +8,8 @@ import grpc
 
 from bernstein_runtime.channel import Target, socket_target
 from bernstein_runtime.fleet import Fleet, fleet_of
-from bernstein_runtime.fleet_channel import FleetChannel, FleetLink
+from bernstein_runtime.fleet_channel import FleetLink
+from bernstein_runtime.linked_channel import LinkedChannel, OwnLink
 from bernstein_runtime.origin import origin_metadata, origin_of
 from bernstein_runtime.supervisor import Supervisor
 
@@ -37,7 +37,7 @@ class LocalConnector:
 
     def open(self, service: str) -> grpc.Channel:
         """A channel of the caller's own."""
-        return self.target(service).open()
+        return LinkedChannel(OwnLink(self.target(service).open), is_owner=True)
 
     def for_origin(self, origin: str) -> "LocalConnector":
         """The same: services of a project know whose they are."""
@@ -53,7 +53,6 @@ class FleetConnector:
 
     fleet: Fleet
     origin: str
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _links: dict[str, FleetLink] = field(default_factory=dict)
 
     @property
@@ -71,24 +70,21 @@ class FleetConnector:
 
     def open(self, service: str) -> grpc.Channel:
         """A channel that shares its connection with the others of this connector."""
-        return FleetChannel(self._link(service), self.origin)
+        return LinkedChannel(self._link(service), origin_metadata(self.origin))
 
     def for_origin(self, origin: str) -> "FleetConnector":
         """The same for the runs of another origin."""
-        return FleetConnector(self.fleet, origin, self._lock, self._links)
+        return FleetConnector(self.fleet, origin, self._links)
 
     def close(self) -> None:
         """End all calls, those for other origins, too."""
-        with self._lock:
-            for link in self._links.values():
-                link.close()
-            self._links.clear()
+        while self._links:
+            self._links.popitem()[1].close()
 
     def _link(self, service: str) -> FleetLink:
-        with self._lock:
-            if service not in self._links:
-                self._links[service] = FleetLink(self.fleet, service)
-            return self._links[service]
+        link = self._links.get(service)
+        # One that was made in vain has not connected yet.
+        return link or self._links.setdefault(service, FleetLink(self.fleet, service))
 
 
 Connector: TypeAlias = LocalConnector | FleetConnector

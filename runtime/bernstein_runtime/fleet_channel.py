@@ -1,19 +1,18 @@
-"""A channel to one service of a fleet: to the first host that answers, with the newest certificate.
+"""The connection to one service of a fleet: to the first host that answers, with the newest
+certificate.
 
-To its users it is a gRPC channel like any other. Calls in flight stay where they began; the next
-ones go where the service answers now.
+Calls in flight stay where they began; the next ones go where the service answers now.
 """
 
 import threading
-from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Final
 
 import grpc
 
 from bernstein_formats.errors import BernsteinError, Unavailable, Untrusted
+from bernstein_runtime import forked
 from bernstein_runtime.channel import Target
 from bernstein_runtime.fleet import Fleet
-from bernstein_runtime.origin import origin_metadata
 from bernstein_runtime.tls import Renewing
 from bernstein_runtime.unreachable import Place, why_unreachable
 
@@ -36,6 +35,15 @@ class FleetLink:
         self._channel: grpc.Channel | None = None
         # Let go of, for calls that are still in flight there.
         self._former: grpc.Channel | None = None
+        # A parent's; to take them apart is not for its child.
+        self._left: list[grpc.Channel | None] = []
+        forked.renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Begin anew in the child."""
+        self._lock = threading.RLock()
+        self._left += [self._channel, self._former]
+        self._channel = self._former = None
 
     def reach(self) -> None:
         """Have a host that answers, another one if need be. Raises Unavailable, Untrusted."""
@@ -62,6 +70,7 @@ class FleetLink:
             if target != self._target or self._channel is None:
                 if self._former is not None:
                     self._former.close()
+                forked.check_usable()
                 self._former, self._channel = self._channel, target.open()
                 self._target = target
             return self._channel
@@ -73,57 +82,6 @@ class FleetLink:
                 if each is not None:
                     each.close()
             self._channel = self._former = None
-
-
-class FleetChannel(grpc.Channel):
-    """A view of a link that says with each call whose runs are meant."""
-
-    def __init__(self, link: FleetLink, origin: str) -> None:
-        self._link = link
-        self._said = origin_metadata(origin)
-
-    def unary_unary(self, method: str, *how: Any, **more: Any) -> Any:
-        return self._calls("unary_unary", method, how, more)
-
-    def unary_stream(self, method: str, *how: Any, **more: Any) -> Any:
-        return self._calls("unary_stream", method, how, more)
-
-    def stream_unary(self, method: str, *how: Any, **more: Any) -> Any:
-        return self._calls("stream_unary", method, how, more)
-
-    def stream_stream(self, method: str, *how: Any, **more: Any) -> Any:
-        return self._calls("stream_stream", method, how, more)
-
-    def subscribe(self, callback: Callable[..., None], try_to_connect: bool = False) -> None:
-        self._link.channel().subscribe(callback, try_to_connect)
-
-    def unsubscribe(self, callback: Callable[..., None]) -> None:
-        self._link.channel().unsubscribe(callback)
-
-    def close(self) -> None:
-        """The link is its owner's to close."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _calls(
-        self, kind: str, method: str, how: tuple[Any, ...], more: dict[str, Any]
-    ) -> Callable[..., Any]:
-        made: tuple[grpc.Channel | None, Any] = (None, None)
-
-        def call(request: Any, *, metadata: Any = (), **options: Any) -> Any:
-            nonlocal made
-            channel = self._link.channel()
-            known, send = made
-            if known is not channel:
-                send = getattr(channel, kind)(method, *how, **more)
-                made = (channel, send)
-            return send(request, metadata=(*(metadata or ()), self._said), **options)
-
-        return call
 
 
 def _answers(channel: grpc.Channel) -> bool:

@@ -6,7 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from bernstein_client.appender import Appender, AppendResult, EncodedEvent
+from bernstein_client.append_line import AppendResult, EncodedEvent
+from bernstein_client.appender import Appender
 from bernstein_formats.errors import BernsteinError, InvalidInput, StoreFailed, Unavailable
 
 
@@ -42,7 +43,7 @@ def results(journal: Journal) -> list[Future[AppendResult]]:
         futures = [pool.submit(appender.append, [("first", b"{}")])]
         journal.first_is_here.wait()
         futures += [pool.submit(appender.append, [(name, b"{}")]) for name in ("a", "bad", "b")]
-        while len(appender._waiting) < 3:
+        while len(appender._line.waiting) < 3:
             threading.Event().wait(0.001)
         journal.go_on.set()
     return futures

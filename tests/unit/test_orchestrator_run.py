@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bernstein_agent.sandbox import is_possible
 from bernstein_cli.run_summary import summary_document, summary_lines
-from bernstein_client.appender import AppendResult
+from bernstein_client.append_line import AppendResult
 from bernstein_client.recorder import (
     Account,
     Answer,
