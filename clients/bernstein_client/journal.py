@@ -22,6 +22,7 @@ from bernstein_client.values import (
     BuiltReceipt,
     ChangedThing,
     FinishedRun,
+    KnownReceipt,
     LogKind,
     OnceSigner,
     Progress,
@@ -169,6 +170,12 @@ class JournalClient:
                 return found
             progress(item.progress.done_bytes, item.progress.total_bytes)
         raise AssertionError("the verification is the last message")
+
+    def check_receipt(self, run_id: str, receipt_sha256: bytes) -> KnownReceipt:
+        """What the signer knows of a receipt, which is to be verified besides."""
+        request = journal_pb2.CheckReceiptRequest(run_id=run_id, receipt_sha256=receipt_sha256)
+        answer = self._connection.call(self._stub.CheckReceipt, request, "CheckReceipt")
+        return KnownReceipt(answer.is_known, answer.is_sealed, answer.public_key_pem)
 
     def rebuild_state(self, run_id: str, from_step: int) -> tuple[str, Mapping[str, JsonValue]]:
         """The run that is meant and its state after `from_step` rows."""

@@ -139,6 +139,16 @@ class BuiltAuditRange:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownReceipt:
+    """What the signer knows of a receipt: its ledger has it, and a seal of the run; the key that
+    signs receipts now, empty where there is none."""
+
+    is_known: bool
+    is_sealed: bool
+    public_key_pem: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltReceipt:
     """What a receipt binds and where it is."""
 

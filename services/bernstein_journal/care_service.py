@@ -1,6 +1,6 @@
 """The calls of JournalService for whole runs (follow, copy, repair, prune): unpack, call, pack."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import grpc
@@ -11,10 +11,12 @@ from bernstein_formats.errors import InvalidInput
 from bernstein_journal.copies import Copies
 from bernstein_journal.losses import Losses
 from bernstein_journal.quarantine import Changed, Quarantine
+from bernstein_journal.receipts import ReceiptMaker
 from bernstein_journal.repair import Repairer
 from bernstein_journal.requests import check_request_id
 from bernstein_journal.retention import Pruner, Reading
 from bernstein_journal.runs import Runs
+from bernstein_journal.signer import Signer
 from bernstein_journal.verification import Verifier
 from bernstein_journal.watchers import WatchedRows, Watchers, WatchPlace
 from bernstein_journal.writer import Writer
@@ -46,6 +48,8 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
     _losses: Losses
     _copies: Copies
     _quarantine: Quarantine
+    _receipts: ReceiptMaker
+    _resident_signer: Callable[[], Signer]
 
     def WatchRows(
         self, request: journal_pb2.WatchRowsRequest, context: grpc.ServicerContext
@@ -94,6 +98,19 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
             )
         lost = self._losses.accept(_log_name(request), request.text)
         return journal_pb2.AcceptLossResponse(lost=lost)
+
+    def CheckReceipt(
+        self, request: journal_pb2.CheckReceiptRequest, context: grpc.ServicerContext
+    ) -> journal_pb2.CheckReceiptResponse:
+        paths.check_run_id(request.run_id)
+        found = self._receipts.check(
+            request.run_id, request.receipt_sha256, self._resident_signer()
+        )
+        return journal_pb2.CheckReceiptResponse(
+            is_known=found.is_known,
+            is_sealed=found.is_sealed,
+            public_key_pem=found.public_key_pem,
+        )
 
     def ExportRun(
         self, request: journal_pb2.ExportRunRequest, context: grpc.ServicerContext

@@ -52,6 +52,15 @@ class Wanted:
     own_only: bool
 
 
+@dataclass(frozen=True, slots=True)
+class KnownReceipt:
+    """What the signer knows of a receipt that somebody has."""
+
+    is_known: bool
+    is_sealed: bool
+    public_key_pem: bytes
+
+
 class ReceiptMaker:
     """Builds receipts; safe for any number of threads."""
 
@@ -123,6 +132,11 @@ class ReceiptMaker:
             foreign_count = audit.selection.foreign_count
         receipt = _receipt(subject, builder.spine_entries, signed, events, block)
         return replace(receipt, foreign_event_count=foreign_count)
+
+    def check(self, run_id: str, receipt_sha256: bytes, signer: Signer) -> KnownReceipt:
+        """Ask the signer's ledger. Raises Unavailable, LedgerRefused."""
+        is_known, key = signer.find_receipt(self._origin, run_id, receipt_sha256)
+        return KnownReceipt(is_known, bool(signer.find_seal(self._origin, run_id)), key)
 
     def _selected(self, run_id: str, wanted: Wanted) -> "_Selected":
         """The events of the window. The signer checks their MACs; everything else is checked here.

@@ -170,6 +170,16 @@ class Signer:
         )
         return found.seal_json
 
+    def find_receipt(self, origin: str, run_id: str, receipt_sha256: bytes) -> tuple[bool, bytes]:
+        """Whether the ledger has this receipt; and the key of receipts, empty without one."""
+        request = signer_pb2.FindReceiptRequest(
+            origin=origin, run_id=run_id, receipt_sha256=receipt_sha256
+        )
+        found: signer_pb2.FindReceiptResponse = self._ask(
+            "FindReceipt", lambda stub, **how: stub.FindReceipt(request, **how)
+        )
+        return found.is_known, found.public_key_pem
+
     def seal_key(self) -> bytes:
         """The public key of seals, PEM."""
         request = signer_pb2.GetSealKeyRequest()

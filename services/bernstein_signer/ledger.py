@@ -73,6 +73,8 @@ class Ledger:
         self._clock = clock
         self._lock = threading.RLock()
         self._newest: dict[tuple[Run, EntryKind], int] = {}
+        # SHA-256 of every receipt, with its run.
+        self._receipts: set[tuple[Run, str]] = set()
         self._ends = array("Q")
         self._head_hash = NO_ENTRY_HASH
         self._file = self._open()
@@ -126,6 +128,11 @@ class Ledger:
             if newest is None or newest.body.receipt != receipt:
                 self._append(run, head, receipt)
 
+    def has_receipt(self, run: Run, receipt_sha256: str) -> bool:
+        """Whether this very receipt was ever noted."""
+        with self._lock:
+            return (run, receipt_sha256) in self._receipts
+
     def check_reaches(self, checkpoint: Seal) -> None:
         """Raise LedgerRefused unless the ledger holds this seal, which somebody has seen."""
         with self._lock:
@@ -178,6 +185,8 @@ class Ledger:
     def _remember(self, entry: Entry, line: bytes) -> None:
         run = Run(entry.body.origin, entry.body.run_id)
         self._newest[run, entry.body.kind] = len(self)
+        if entry.body.receipt is not None:
+            self._receipts.add((run, entry.body.receipt.receipt_sha256))
         self._ends.append(self._size + len(line) + 1)
         LEDGER_ENTRIES.add()
         LEDGER_BYTES.add(len(line) + 1)

@@ -12,6 +12,7 @@ from bernstein_formats.errors import (
     Broken,
     Conflict,
     InvalidInput,
+    KeyUnusable,
     LedgerRefused,
     Unavailable,
 )
@@ -103,6 +104,18 @@ class ResidentSigner(MacCalls):
         found = self._ledger_of(run.origin).find_seal(run)
         return pb.FindSealResponse(seal_json=found.file_bytes() if found else b"")
 
+    def FindReceipt(
+        self, request: pb.FindReceiptRequest, context: grpc.ServicerContext
+    ) -> pb.FindReceiptResponse:
+        """See the .proto."""
+        run = _named_run(request.origin, request.run_id)
+        is_known = self._ledger_of(run.origin).has_receipt(run, request.receipt_sha256.hex())
+        try:
+            key = self._receipt_key().public_pem()
+        except KeyUnusable:
+            key = b""
+        return pb.FindReceiptResponse(is_known=is_known, public_key_pem=key)
+
     def GetSealKey(
         self, request: pb.GetSealKeyRequest, context: grpc.ServicerContext
     ) -> pb.GetSealKeyResponse:
@@ -138,6 +151,12 @@ class _ReceiptsOnly(grpc_pb.SignerServiceServicer):
     def FindSeal(
         self, request: pb.FindSealRequest, context: grpc.ServicerContext
     ) -> pb.FindSealResponse:
+        """Refused."""
+        raise _not_here()
+
+    def FindReceipt(
+        self, request: pb.FindReceiptRequest, context: grpc.ServicerContext
+    ) -> pb.FindReceiptResponse:
         """Refused."""
         raise _not_here()
 

@@ -103,11 +103,40 @@ def test_a_plan_runs_replays_verifies_and_gets_a_receipt(client: Project) -> Non
     checked = told(client, "verify", "receipt", "receipt.json")
 
     assert (checked["run_id"], built["run_id"]) == (run_id, run_id)
+    asked = told(client, "verify", "receipt", "receipt.json", "--remote", "--require-provenance")
+    assert asked["remote"] == {
+        "signed_by_its_key": True,
+        "in_its_ledger": True,
+        "run_sealed": True,
+    }
     bernstein(client, "admin", "export", run_id, "out")
     bernstein(client, "services", "prune", "--keep", "5", "--dry-run")
     bernstein(client, "services", "seal", "--abandoned", run_id)
     assert_nothing_here(client)
     assert told(client, "admin", "import", "out")["runs"][0]["new_files"] == 0
+
+
+def test_a_receipt_that_the_fleets_signer_does_not_know_is_refused(client: Project) -> None:
+    elsewhere = client.folder / "elsewhere"
+    (elsewhere / ".sdd").mkdir(parents=True)
+    here = {"BERNSTEIN_SVC_FLEET_ENDPOINT": "", "XDG_STATE_HOME": str(elsewhere / "state")}
+    local = Project(elsewhere, {**client.environ, **here})
+    with local.services() as services:
+        services.journal.create_run("r1")
+        services.journal.append("r1", "x", {})
+        services.journal.finish_run("r1")
+        bernstein(local, "keys", "new", "key.pem")
+        bernstein(local, "verify", "run", "r1", "--signing-key-path", "key.pem", "-o", "r.json")
+        services.supervisor.ask({"do": "stop"})
+    with client.services() as services:
+        services.journal.create_run("r1")
+        services.journal.append("r1", "y", {})
+        services.journal.finish_run("r1")
+
+    bernstein(client, "verify", "receipt", "elsewhere/r.json")
+    done = bernstein(client, "verify", "receipt", "elsewhere/r.json", "--remote", exits=2)
+    assert "the signer's ledger does not know this receipt" in done.stdout
+    bernstein(client, "verify", "receipt", "elsewhere", "--remote", exits=2)
 
 
 def test_an_agent_is_recorded_by_the_proxy_here_and_replayed(client: Project) -> None:

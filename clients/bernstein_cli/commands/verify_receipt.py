@@ -1,10 +1,11 @@
-"""`bernstein verify receipt FILE`: offline, from the file's own bytes; nothing is started."""
+"""`bernstein verify receipt FILE`: from the file's own bytes; without --remote nothing is asked."""
 
 import os
 from pathlib import Path
 
 import click
 
+from bernstein_cli.fleet_place import require_folder
 from bernstein_cli.output import PROGRAM
 from bernstein_verify.questions import Question, ask, read_file, unreadable_text, usage_fault
 from bernstein_verify.receipt_view import tell_folder, tell_receipt
@@ -31,6 +32,18 @@ from bernstein_verify.receipts import check_receipt, unreadable
     metavar="STEPS OUT",
     help="Write a copy without the payloads of these steps (like 3,5-7) under the same signature.",
 )
+@click.option(
+    "--remote",
+    is_flag=True,
+    help="Ask the signer of the project or the fleet, too: does it stand behind this receipt?",
+)
+@click.option(
+    "--sdd-dir",
+    default=".sdd",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The state folder, for --remote.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify_receipt(
     *,
@@ -44,6 +57,8 @@ def verify_receipt(
     require_provenance: bool,
     strict: bool,
     withhold: tuple[str, Path] | None,
+    remote: bool,
+    sdd_dir: Path,
     as_json: bool,
 ) -> int:
     """Verify a run receipt with nothing but the file, and a pinned key if there is one.
@@ -53,8 +68,9 @@ def verify_receipt(
     receipt (r.cose of r.json, else run-receipt.cose) is verified with it.
 
     Exit codes: 0 verified, 1 unreadable or malformed, 2 tampered, signed with another key than the
-    pinned one or not of the expected run, 3 verified but no key was pinned and --require-provenance
-    was given, 4 the key chain does not hold or does not vouch for the key.
+    pinned one, not of the expected run or (with --remote) not the signer's, 3 verified but no key
+    was pinned and --require-provenance was given, 4 the key chain does not hold or does not vouch
+    for the key.
     """
     fault = usage_fault(
         path,
@@ -82,11 +98,29 @@ def verify_receipt(
         return tell_receipt(
             PROGRAM, unreadable(path, unreadable_text(error)), Question(), as_json=as_json
         )
+    if remote:
+        return _remote(path, question, withhold, sdd_dir, as_json=as_json)
     if not os.path.isdir(path):  # noqa: PTH112 - pathlib is slow where it can be done without
         return _one(path, question, withhold, as_json=as_json)
     if withhold is not None:
         raise click.UsageError("--withhold makes a copy of one receipt, not of a folder")
     return tell_folder(PROGRAM, path, question, as_json=as_json)
+
+
+def _remote(
+    path: str,
+    question: Question,
+    withhold: tuple[str, Path] | None,
+    sdd_dir: Path,
+    *,
+    as_json: bool,
+) -> int:
+    if withhold is not None or os.path.isdir(path):  # noqa: PTH112 - see above
+        raise click.UsageError("--remote is about one receipt, as it is")
+    require_folder(sdd_dir)
+    from bernstein_cli.remote_receipt import answer_remote  # noqa: PLC0415 - gRPC, rarely used
+
+    return answer_remote(PROGRAM, path, question, sdd_dir, as_json=as_json)
 
 
 def _one(path: str, question: Question, withhold: tuple[str, Path] | None, *, as_json: bool) -> int:

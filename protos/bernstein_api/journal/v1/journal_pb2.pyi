@@ -2018,6 +2018,62 @@ class AcceptLossResponse(_message.Message):
 Global___AcceptLossResponse: _TypeAlias = AcceptLossResponse  # noqa: Y015
 
 @_typing.final
+class CheckReceiptRequest(_message.Message):
+    """Request for CheckReceipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    RECEIPT_SHA256_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run that it is about; it may be gone."""
+    receipt_sha256: _builtins.bytes
+    """SHA-256 of its file, 32 bytes."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        receipt_sha256: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt_sha256", b"receipt_sha256", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckReceiptRequest: _TypeAlias = CheckReceiptRequest  # noqa: Y015
+
+@_typing.final
+class CheckReceiptResponse(_message.Message):
+    """Response for CheckReceipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_KNOWN_FIELD_NUMBER: _builtins.int
+    IS_SEALED_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_PEM_FIELD_NUMBER: _builtins.int
+    is_known: _builtins.bool
+    """Whether the signer's ledger has this very receipt."""
+    is_sealed: _builtins.bool
+    """Whether the ledger has a seal of the run."""
+    public_key_pem: _builtins.bytes
+    """The key that the signer signs receipts with now, PEM; empty where it has none."""
+    def __init__(
+        self,
+        *,
+        is_known: _builtins.bool = ...,
+        is_sealed: _builtins.bool = ...,
+        public_key_pem: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_known", b"is_known", "is_sealed", b"is_sealed", "public_key_pem", b"public_key_pem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckReceiptResponse: _TypeAlias = CheckReceiptResponse  # noqa: Y015
+
+@_typing.final
 class ExportRunRequest(_message.Message):
     """Request for ExportRun."""
 

@@ -81,6 +81,11 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunResponse.FromString,
                 _registered_method=True)
+        self.CheckReceipt = channel.unary_unary(
+                '/bernstein_api.journal.v1.JournalService/CheckReceipt',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.CheckReceiptRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.CheckReceiptResponse.FromString,
+                _registered_method=True)
         self.RebuildState = channel.unary_stream(
                 '/bernstein_api.journal.v1.JournalService/RebuildState',
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.RebuildStateRequest.SerializeToString,
@@ -237,6 +242,14 @@ class JournalServiceServicer:
     def VerifyRun(self, request, context):
         """Recomputes a run's chain where its file is; progress first, the verification last. A broken
         run is a successful answer. Fails with RUN_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckReceipt(self, request, context):
+        """What the signer knows of a receipt: whether its ledger has it, and which key signs receipts.
+        The receipt itself is verified by whoever has it. Fails with KEY_UNUSABLE, UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -429,6 +442,11 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.VerifyRun,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunResponse.SerializeToString,
+            ),
+            'CheckReceipt': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckReceipt,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.CheckReceiptRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.CheckReceiptResponse.SerializeToString,
             ),
             'RebuildState': grpc.unary_stream_rpc_method_handler(
                     servicer.RebuildState,
@@ -761,6 +779,33 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/VerifyRun',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.VerifyRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckReceipt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.journal.v1.JournalService/CheckReceipt',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.CheckReceiptRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.CheckReceiptResponse.FromString,
             options,
             channel_credentials,
             insecure,

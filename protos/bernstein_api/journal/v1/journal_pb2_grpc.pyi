@@ -64,6 +64,10 @@ class JournalServiceStub:
     """Recomputes a run's chain where its file is; progress first, the verification last. A broken
     run is a successful answer. Fails with RUN_NOT_FOUND.
     """
+    CheckReceipt: _grpc.UnaryUnaryMultiCallable[_journal_pb2.CheckReceiptRequest, _journal_pb2.CheckReceiptResponse]
+    """What the signer knows of a receipt: whether its ledger has it, and which key signs receipts.
+    The receipt itself is verified by whoever has it. Fails with KEY_UNUSABLE, UNAVAILABLE.
+    """
     RebuildState: _grpc.UnaryStreamMultiCallable[_journal_pb2.RebuildStateRequest, _journal_pb2.RebuildStateResponse]
     """The state projection over the first rows of a run: which run, then the text in pieces. Fails
     with RUN_NOT_FOUND.
@@ -167,6 +171,10 @@ class JournalServiceAsyncStub(JournalServiceStub):
     VerifyRun: _aio.UnaryStreamMultiCallable[_journal_pb2.VerifyRunRequest, _journal_pb2.VerifyRunResponse]  # type: ignore[assignment]
     """Recomputes a run's chain where its file is; progress first, the verification last. A broken
     run is a successful answer. Fails with RUN_NOT_FOUND.
+    """
+    CheckReceipt: _aio.UnaryUnaryMultiCallable[_journal_pb2.CheckReceiptRequest, _journal_pb2.CheckReceiptResponse]  # type: ignore[assignment]
+    """What the signer knows of a receipt: whether its ledger has it, and which key signs receipts.
+    The receipt itself is verified by whoever has it. Fails with KEY_UNUSABLE, UNAVAILABLE.
     """
     RebuildState: _aio.UnaryStreamMultiCallable[_journal_pb2.RebuildStateRequest, _journal_pb2.RebuildStateResponse]  # type: ignore[assignment]
     """The state projection over the first rows of a run: which run, then the text in pieces. Fails
@@ -322,6 +330,16 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_journal_pb2.VerifyRunResponse], _abc.AsyncIterator[_journal_pb2.VerifyRunResponse]]:
         """Recomputes a run's chain where its file is; progress first, the verification last. A broken
         run is a successful answer. Fails with RUN_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def CheckReceipt(
+        self,
+        request: _journal_pb2.CheckReceiptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.CheckReceiptResponse, _abc.Awaitable[_journal_pb2.CheckReceiptResponse]]:
+        """What the signer knows of a receipt: whether its ledger has it, and which key signs receipts.
+        The receipt itself is verified by whoever has it. Fails with KEY_UNUSABLE, UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

@@ -384,6 +384,62 @@ class GetSealKeyResponse(_message.Message):
 Global___GetSealKeyResponse: _TypeAlias = GetSealKeyResponse  # noqa: Y015
 
 @_typing.final
+class FindReceiptRequest(_message.Message):
+    """Request for FindReceipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    RECEIPT_SHA256_FIELD_NUMBER: _builtins.int
+    origin: _builtins.str
+    """Host and project."""
+    run_id: _builtins.str
+    """The run."""
+    receipt_sha256: _builtins.bytes
+    """SHA-256 of the receipt's file, 32 bytes."""
+    def __init__(
+        self,
+        *,
+        origin: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        receipt_sha256: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "receipt_sha256", b"receipt_sha256", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindReceiptRequest: _TypeAlias = FindReceiptRequest  # noqa: Y015
+
+@_typing.final
+class FindReceiptResponse(_message.Message):
+    """Response for FindReceipt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_KNOWN_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_PEM_FIELD_NUMBER: _builtins.int
+    is_known: _builtins.bool
+    """Whether this very receipt was signed here."""
+    public_key_pem: _builtins.bytes
+    """The key of receipts, PEM; empty where none is configured."""
+    def __init__(
+        self,
+        *,
+        is_known: _builtins.bool = ...,
+        public_key_pem: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_known", b"is_known", "public_key_pem", b"public_key_pem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindReceiptResponse: _TypeAlias = FindReceiptResponse  # noqa: Y015
+
+@_typing.final
 class MacSpineEntryRequest(_message.Message):
     """Request for MacSpineEntry."""
 

@@ -55,6 +55,11 @@ class SignerServiceStub:
                 request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyResponse.FromString,
                 _registered_method=True)
+        self.FindReceipt = channel.unary_unary(
+                '/bernstein_api.signer.v1.SignerService/FindReceipt',
+                request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindReceiptRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindReceiptResponse.FromString,
+                _registered_method=True)
         self.MacSpineEntry = channel.unary_unary(
                 '/bernstein_api.signer.v1.SignerService/MacSpineEntry',
                 request_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.MacSpineEntryRequest.SerializeToString,
@@ -112,6 +117,13 @@ class SignerServiceServicer:
 
     def GetSealKey(self, request, context):
         """The key that seals are checked with, for journals on other hosts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindReceipt(self, request, context):
+        """Whether the ledger knows a receipt, and the key that receipts are signed with now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -180,6 +192,11 @@ def add_SignerServiceServicer_to_server(servicer, server):
                     servicer.GetSealKey,
                     request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyRequest.FromString,
                     response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyResponse.SerializeToString,
+            ),
+            'FindReceipt': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindReceipt,
+                    request_deserializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindReceiptRequest.FromString,
+                    response_serializer=bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindReceiptResponse.SerializeToString,
             ),
             'MacSpineEntry': grpc.unary_unary_rpc_method_handler(
                     servicer.MacSpineEntry,
@@ -316,6 +333,33 @@ class SignerService:
             '/bernstein_api.signer.v1.SignerService/GetSealKey',
             bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyRequest.SerializeToString,
             bernstein__api_dot_signer_dot_v1_dot_signer__pb2.GetSealKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindReceipt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bernstein_api.signer.v1.SignerService/FindReceipt',
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindReceiptRequest.SerializeToString,
+            bernstein__api_dot_signer_dot_v1_dot_signer__pb2.FindReceiptResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class SignerServiceStub:
     """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
     GetSealKey: _grpc.UnaryUnaryMultiCallable[_signer_pb2.GetSealKeyRequest, _signer_pb2.GetSealKeyResponse]
     """The key that seals are checked with, for journals on other hosts."""
+    FindReceipt: _grpc.UnaryUnaryMultiCallable[_signer_pb2.FindReceiptRequest, _signer_pb2.FindReceiptResponse]
+    """Whether the ledger knows a receipt, and the key that receipts are signed with now."""
     MacSpineEntry: _grpc.UnaryUnaryMultiCallable[_signer_pb2.MacSpineEntryRequest, _signer_pb2.MacSpineEntryResponse]
     """Makes the spine row that follows another one, whose MAC is checked first. Fails with
     KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
@@ -88,6 +90,8 @@ class SignerServiceAsyncStub(SignerServiceStub):
     """The newest seal of a run, from the ledger; nothing where the run was never sealed."""
     GetSealKey: _aio.UnaryUnaryMultiCallable[_signer_pb2.GetSealKeyRequest, _signer_pb2.GetSealKeyResponse]  # type: ignore[assignment]
     """The key that seals are checked with, for journals on other hosts."""
+    FindReceipt: _aio.UnaryUnaryMultiCallable[_signer_pb2.FindReceiptRequest, _signer_pb2.FindReceiptResponse]  # type: ignore[assignment]
+    """Whether the ledger knows a receipt, and the key that receipts are signed with now."""
     MacSpineEntry: _aio.UnaryUnaryMultiCallable[_signer_pb2.MacSpineEntryRequest, _signer_pb2.MacSpineEntryResponse]  # type: ignore[assignment]
     """Makes the spine row that follows another one, whose MAC is checked first. Fails with
     KEY_UNUSABLE, ROW_MALFORMED, CHAIN_BROKEN, INVALID_INPUT.
@@ -149,6 +153,14 @@ class SignerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_signer_pb2.GetSealKeyResponse, _abc.Awaitable[_signer_pb2.GetSealKeyResponse]]:
         """The key that seals are checked with, for journals on other hosts."""
+
+    @_abc_1.abstractmethod
+    def FindReceipt(
+        self,
+        request: _signer_pb2.FindReceiptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_signer_pb2.FindReceiptResponse, _abc.Awaitable[_signer_pb2.FindReceiptResponse]]:
+        """Whether the ledger knows a receipt, and the key that receipts are signed with now."""
 
     @_abc_1.abstractmethod
     def MacSpineEntry(
