@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -353,3 +354,58 @@ def test_importing_the_library_loads_no_grpc() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.split("\n") == ["[]", "[]", ""]
+
+
+# --- the page and the example -------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "sdk.md").read_text()
+PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+EXAMPLE = ROOT / "examples" / "orchestrator" / "orchestrator.py"
+
+
+def ran(project: Any, program: Path, model: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, program, *arguments],
+        cwd=project.folder,
+        env={**project.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "unused"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_programs_of_the_page_run(project: Any) -> None:
+    program, told = project.folder / "program.py", []
+    with ModelServer() as server:
+        for text in PROGRAMS:
+            program.write_text(text)
+            told.append(ran(project, program, server.base_url))
+        assert server.calls == 2
+    first, second, third = told
+    assert first.startswith("4 ")
+    assert second == "True\n"
+    assert third == "True\nREPLAY_MISS\n"
+
+
+def test_the_example_records_and_replays(project: Any) -> None:
+    with ModelServer() as server:
+        recorded = ran(project, EXAMPLE, server.base_url)
+    run_id = recorded.rsplit("run ", 1)[1].split(":", 1)[0]
+    replayed = ran(project, EXAMPLE, "http://127.0.0.1:9", run_id)
+    assert recorded.rsplit("\nrun ", 1)[0] == replayed.rsplit("\nrun ", 1)[0]
+
+
+def test_page_and_example_are_strictly_typed(tmp_path: Path) -> None:
+    paths = [tmp_path / f"page_{number}.py" for number in range(len(PROGRAMS))]
+    for path, text in zip(paths, PROGRAMS, strict=True):
+        path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", *paths, EXAMPLE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
