@@ -60,7 +60,8 @@ def key_files(places: Places, environ: Mapping[str, str]) -> list[Path]:
     recorder = load_table(RecorderConfig, "recorder", places.state_dir, environ)
     tls = load_table(TlsConfig, "tls", places.state_dir, environ)
     named = [signer.receipt_key_file, recorder.openai_key_file, recorder.anthropic_key_file]
-    named.append(tls.key_file)
+    named += [tls.key_file, signer.receipt_passphrase_file]
+    named += [each for each in (signer.receipt_key, signer.seal_key) if each.startswith("/")]
     named += [environ.get(each, "") for each in (RECEIPT_KEY_PATH, PEER_AUDIT_KEY)]
     return [
         audit_key_path(signer.audit_key_file, environ),

@@ -53,10 +53,11 @@ def choose_key(
 
 def require_resident_key(places: Places, environ: Mapping[str, str]) -> None:
     """UsageError unless the configuration gives the resident signer a key for receipts."""
-    if not load_table(SignerConfig, "signer", places.state_dir, environ).receipt_key_file:
+    config = load_table(SignerConfig, "signer", places.state_dir, environ)
+    if not config.receipt_key and not config.receipt_key_file:
         raise click.UsageError(
             "no key to sign with: give --signing-key-path FILE or --signing-env-var NAME, set"
-            f" {PATH_VARIABLE} or {NAME_VARIABLE}, or configure [signer] receipt_key_file;"
+            f" {PATH_VARIABLE} or {NAME_VARIABLE}, or configure [signer] receipt_key;"
             " `bernstein keys new FILE` makes one"
         )
 

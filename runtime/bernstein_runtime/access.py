@@ -16,7 +16,7 @@ from bernstein_formats.errors import InvalidInput, NotAllowed
 from bernstein_runtime.caller import Caller
 from bernstein_runtime.fences import Fences
 from bernstein_runtime.quota import Held, Quotas
-from bernstein_runtime.role_file import RoleFile
+from bernstein_runtime.reread_file import RereadFile
 from bernstein_runtime.role_table import Reach, RoleTable
 from bernstein_runtime.roles import OPENING, READ_RECORDING, READING, RPCS, Role, roles_for
 from bernstein_runtime.targets import (
@@ -95,7 +95,7 @@ class Access:
 
     def __init__(
         self,
-        roles: RoleFile,
+        roles: RereadFile[RoleTable],
         origin: str,
         records: Callable[[str], AbstractContextManager[Records]],
     ) -> None:
@@ -120,7 +120,7 @@ class Access:
                 "the certificate names no caller: it needs a SAN bernstein://caller/NAME, or a DNS"
                 " name"
             )
-        table = self._roles.table()
+        table = self._roles.now()
         if not table.may_call(caller.name, caller.method, caller.origin):
             raise _refusal(caller, caller.method, EVERYTHING)
         with (
@@ -132,7 +132,7 @@ class Access:
 
     def table(self) -> RoleTable:
         """As it is now."""
-        return self._roles.table()
+        return self._roles.now()
 
     def remember(self, session_id: str, caller: Caller, run: Target) -> None:
         """Whose session it is."""

@@ -39,12 +39,19 @@ class RecorderConfig:
 
 @dataclass(frozen=True, slots=True)
 class SignerConfig:
-    """`[signer]`: the key of receipts, without which only seals are signed; the key of MACs,
-    without a name the peer's own file."""
+    """`[signer]`: the key of receipts, without which only seals are signed; the key of seals,
+    without a name one of its own; the key of MACs, without a name the peer's own file.
+
+    `receipt_key` and `seal_key` say where a key is, by path or URI: docs/signer.md.
+    """
 
     receipt_key_file: str = ""
+    receipt_key: str = ""
     receipt_key_id: str = ""
+    receipt_passphrase_file: str = ""
+    seal_key: str = ""
     audit_key_file: str = ""
+    policy_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

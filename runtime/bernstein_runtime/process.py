@@ -35,7 +35,8 @@ from bernstein_runtime.origin import origin_of
 from bernstein_runtime.places import Places, make_state, places_for
 from bernstein_runtime.readiness import Readiness
 from bernstein_runtime.refusal import refusal_of
-from bernstein_runtime.role_file import RoleFile
+from bernstein_runtime.reread_file import RereadFile
+from bernstein_runtime.role_table import RoleTable, parse_role_table
 from bernstein_runtime.server import Listener
 from bernstein_runtime.supervisor import Supervisor
 from bernstein_runtime.tls import tls_files
@@ -87,7 +88,7 @@ class Started:
             readiness=self.readiness,
         )
 
-    def _roles(self, *, has_tls: bool) -> RoleFile | None:
+    def _roles(self, *, has_tls: bool) -> RereadFile[RoleTable] | None:
         """The role table; None where callers have no names. Raises InvalidInput."""
         config = load_table(AccessConfig, "access", self.places.state_dir, self.environ)
         if has_tls != bool(config.file):
@@ -102,7 +103,7 @@ class Started:
         path = Path(config.file)
         if not path.is_absolute():
             raise InvalidInput(f"[access] file: {config.file!r} is not an absolute path")
-        return RoleFile(path)
+        return RereadFile(path, "[access] file", parse_role_table)
 
     def connector(self) -> Connector:
         """To the services that this one calls, by its own certificate. Raises InvalidInput."""

@@ -1,19 +1,19 @@
 """The role table: which caller has which role for which origins and runs. Nothing else is allowed.
 
-The file is TOML, docs/formats/role-table.md; reading it is `bernstein_runtime.role_file`'s.
+The file is TOML, docs/formats/role-table.md; reading it is `bernstein_runtime.reread_file`'s.
 """
 
-import re
 import tomllib
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
 from bernstein_formats.errors import InvalidInput
+from bernstein_runtime.patterns import ANY, fits, is_pattern, no_pattern, patterns
 from bernstein_runtime.quota import Quota
 from bernstein_runtime.roles import RPCS, WITHOUT_RUN, Role
+from bernstein_runtime.toml_lines import TomlLines
 
-ANY: Final = "*"
 GRANTS_MAX: Final = 10_000
 _MEMBERS: Final = ("caller", "role", "origins", "runs")
 
@@ -36,11 +36,11 @@ class Grant:
     runs: tuple[str, ...]
 
     def covers(self, caller: str, origin: str) -> bool:
-        return _fits(self.caller, caller) and any(_fits(each, origin) for each in self.origins)
+        return fits(self.caller, caller) and any(fits(each, origin) for each in self.origins)
 
     def covers_run(self, run_id: str) -> bool:
         """An empty id stands for all runs of the origin."""
-        return any(_fits(each, run_id) if run_id else each == ANY for each in self.runs)
+        return any(fits(each, run_id) if run_id else each == ANY for each in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def parse_role_table(text: str, source: str) -> RoleTable:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"{source}: {error}; see docs/access.md", path=source) from error
-    lines = _Lines(source, text)
+    lines = TomlLines(source, text, "grant")
     for name in document:
         if name not in ("grant", "quota"):
             raise lines.wrong(name, f"there is no table {name!r}; there are grant and quota")
@@ -95,35 +95,7 @@ def parse_role_table(text: str, source: str) -> RoleTable:
     )
 
 
-class _Lines:
-    """Finds the line that an error is about; TOML's parser does not tell."""
-
-    def __init__(self, source: str, text: str) -> None:
-        self._source = source
-        self._lines = text.splitlines()
-        self._grants = [
-            number for number, line in enumerate(self._lines) if re.match(r"\s*\[\[\s*grant", line)
-        ]
-
-    def wrong(self, member: str, what: str, grant: int | None = None) -> InvalidInput:
-        start = 0
-        if grant is not None and grant < len(self._grants):
-            start = self._grants[grant]
-        line = self._first(member, start)
-        return InvalidInput(f"{self._source}, line {line}: {what}", path=self._source, line=line)
-
-    def _first(self, member: str, start: int) -> int:
-        """Counted from 1; where the table begins if the member has no line of its own."""
-        pattern = re.compile(rf"""\s*\[*\s*["']?{re.escape(member)}["']?\s*[=\].]""")
-        for number in range(start, len(self._lines)):
-            if number > start and number in self._grants and start:
-                break
-            if pattern.match(self._lines[number]):
-                return number + 1
-        return start + 1
-
-
-def _grant(members: dict[str, Any], number: int, lines: _Lines) -> Grant:
+def _grant(members: dict[str, Any], number: int, lines: TomlLines) -> Grant:
     for name in members:
         if name not in _MEMBERS:
             known = ", ".join(_MEMBERS)
@@ -135,27 +107,17 @@ def _grant(members: dict[str, Any], number: int, lines: _Lines) -> Grant:
     if role not in list(Role):
         known = ", ".join(Role)
         raise lines.wrong("role", f"there is no role {role!r}; there are {known}", number)
-    if not _is_pattern(caller):
-        raise lines.wrong("caller", _no_pattern("caller", caller), number)
+    if not is_pattern(caller):
+        raise lines.wrong("caller", no_pattern("caller", caller), number)
     return Grant(
         caller,
         Role(role),
-        _patterns("origins", members, number, lines),
-        _patterns("runs", members, number, lines),
+        patterns("origins", members["origins"], number, lines),
+        patterns("runs", members["runs"], number, lines),
     )
 
 
-def _patterns(name: str, members: dict[str, Any], number: int, lines: _Lines) -> tuple[str, ...]:
-    value = members[name]
-    if not isinstance(value, list) or not value:
-        raise lines.wrong(name, f'{name} is a list such as ["*"], not empty', number)
-    for each in value:
-        if not _is_pattern(each):
-            raise lines.wrong(name, _no_pattern(name, each), number)
-    return tuple(value)
-
-
-def _quota(members: dict[str, Any], lines: _Lines) -> Quota:
+def _quota(members: dict[str, Any], lines: TomlLines) -> Quota:
     known = [each.name for each in fields(Quota)]
     for name, value in members.items():
         if name not in known:
@@ -163,19 +125,3 @@ def _quota(members: dict[str, Any], lines: _Lines) -> Quota:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise lines.wrong(name, f"{name} is a whole number, 1 or more")
     return Quota(**members)
-
-
-def _is_pattern(value: object) -> bool:
-    if not isinstance(value, str) or not value or not value.isprintable():
-        return False
-    return ANY not in value[:-1]
-
-
-def _no_pattern(name: str, value: object) -> str:
-    return f"{name}: {value!r} is no text that can be printed, with * at its end at most"
-
-
-def _fits(pattern: str, text: str) -> bool:
-    if pattern.endswith(ANY):
-        return text.startswith(pattern[:-1])
-    return text == pattern

@@ -23,7 +23,8 @@ from bernstein_runtime import limits
 from bernstein_runtime.access import Access, NoRecords, Records
 from bernstein_runtime.boundary import Activity, Boundary
 from bernstein_runtime.readiness import Readiness
-from bernstein_runtime.role_file import RoleFile
+from bernstein_runtime.reread_file import RereadFile
+from bernstein_runtime.role_table import RoleTable
 from bernstein_runtime.tls import TlsFiles, listener_credentials
 
 OPTIONS = [
@@ -60,7 +61,7 @@ class Listener:
     address: str = ""
     tls: TlsFiles | None = None
     # Who may do what there, and the origin of calls that name none.
-    roles: RoleFile | None = None
+    roles: RereadFile[RoleTable] | None = None
     origin: str = ""
     readiness: Readiness = field(default_factory=Readiness)
 

@@ -8,14 +8,16 @@ import base64
 import binascii
 import os
 import re
-import stat
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Final
 
 import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -27,12 +29,14 @@ from cryptography.hazmat.primitives.serialization import (
 from bernstein_formats.errors import BernsteinError, Conflict, KeyUnusable
 from bernstein_formats.public_key import PublicKey, check_key_name
 from bernstein_runtime.disk import failed
+from bernstein_signer.private_half import PrivateHalf
+from bernstein_signer.secret_file import read_secret_file, unusable
 from bernstein_store.durable import sync_folder, write_all
 
 SEED_SIZE: Final = 32
-FILE_BYTES_MAX: Final = 64 * 1024
 _HEX: Final = re.compile(rb"[0-9a-fA-F]+")
 _BEGIN: Final = b"-----BEGIN "
+_ENCRYPTED: Final = "ENCRYPTED PRIVATE KEY"
 _MAKE_ONE: Final = "make one with `bernstein keys new FILE`"
 log = structlog.get_logger()
 
@@ -42,12 +46,12 @@ class Key:
 
     __slots__ = ("_private", "key_id", "public_key")
 
-    def __init__(self, private: Ed25519PrivateKey, key_id: str) -> None:
+    def __init__(self, private: PrivateHalf, key_id: str) -> None:
         """InvalidInput for a name that cannot be shown as it is."""
         check_key_name(key_id)
         self._private = private
         self.key_id = key_id
-        self.public_key = PublicKey(private.public_key().public_bytes_raw())
+        self.public_key = PublicKey(private.public_raw())
 
     def sign(self, preimage: bytes) -> bytes:
         """The 64 bytes of RFC 8032's signature, the same every time."""
@@ -55,16 +59,37 @@ class Key:
 
     def public_pem(self) -> bytes:
         """The half that may be shown."""
-        public = self._private.public_key()
+        public = Ed25519PublicKey.from_public_bytes(self.public_key.raw)
         return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def load_key_file(path: Path, key_id: str = "") -> Key:
-    """The key in a file: PEM PKCS#8, 32 raw bytes, or those with white space around them."""
+class _InMemory:
+    """A private half that this process holds."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+
+    def public_raw(self) -> bytes:
+        return self._private.public_key().public_bytes_raw()
+
+    def sign(self, preimage: bytes) -> bytes:
+        return self._private.sign(preimage)
+
+
+def load_key_file(path: Path, key_id: str = "", passphrase: bytes | None = None) -> Key:
+    """The key in a file: PEM PKCS#8, 32 raw bytes, or those with white space around them.
+
+    A passphrase is for PEM that is encrypted, and not used for any other file.
+    """
     source = f"key file {path}"
-    data = _read(path, source)
-    private = _private_in_pem(data, source) if _is_pem(data) else _seed(_raw_seed(data, source))
-    return Key(private, key_id or path.name)
+    data = read_secret_file(path, source)
+    if not data:
+        raise unusable(source, "is empty", _MAKE_ONE)
+    if _is_pem(data):
+        private = _private_in_pem(data, source, passphrase)
+    else:
+        private = _seed(_raw_seed(data, source))
+    return Key(_InMemory(private), key_id or path.name)
 
 
 def take_key_variable(environ: MutableMapping[str, str], name: str, key_id: str = "") -> Key:
@@ -72,8 +97,8 @@ def take_key_variable(environ: MutableMapping[str, str], name: str, key_id: str 
     source = f"environment variable {name}"
     text = environ.pop(name, "")
     if not text:
-        raise _unusable(source, "is empty or not set", "set it, or name another one")
-    return Key(_private_in_text(text, source), key_id or name)
+        raise unusable(source, "is empty or not set", "set it, or name another one")
+    return Key(_InMemory(_private_in_text(text, source)), key_id or name)
 
 
 def create_key(path: Path) -> Key:
@@ -81,7 +106,7 @@ def create_key(path: Path) -> Key:
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     write_new(path, pem)
-    return Key(private, path.name)
+    return Key(_InMemory(private), path.name)
 
 
 def create_key_pair(path: Path) -> Path:
@@ -120,67 +145,43 @@ def write_new(path: Path, data: bytes) -> None:
         raise failed(path, error) from error
 
 
-def _read(path: Path, source: str) -> bytes:
-    try:
-        # Not to wait for a writer, should it be a FIFO.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            data = _read_open(descriptor, source)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise _unusable(source, f"cannot be read ({error.strerror})", "check its name") from error
-    if not data:
-        raise _unusable(source, "is empty", _MAKE_ONE)
-    if len(data) > FILE_BYTES_MAX:
-        raise _unusable(source, "is far too large for a key", "name a key file")
-    return data
-
-
-def _read_open(descriptor: int, source: str) -> bytes:
-    facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode):
-        raise _unusable(source, "is not a regular file", "name a key file")
-    mode = stat.S_IMODE(facts.st_mode)
-    if mode & 0o077:
-        log.warning("key_file_mode_is_loose", source=source, mode=f"{mode:04o}", want="0600")
-    data = b""
-    while len(data) <= FILE_BYTES_MAX and (part := os.read(descriptor, FILE_BYTES_MAX)):
-        data += part
-    return data
-
-
 def _is_pem(data: bytes) -> bool:
     return len(data) != SEED_SIZE and data.lstrip().startswith(_BEGIN)
 
 
-def _private_in_pem(data: bytes, source: str) -> Ed25519PrivateKey:
+def _private_in_pem(data: bytes, source: str, passphrase: bytes | None = None) -> Ed25519PrivateKey:
     label = data.lstrip().removeprefix(_BEGIN).partition(b"-----")[0].decode("ascii", "replace")
-    _refuse_label(label, source)
+    _refuse_label(label, source, has_passphrase=passphrase is not None)
+    is_encrypted = label == _ENCRYPTED
     try:
-        private = load_pem_private_key(data, password=None)
+        private = load_pem_private_key(data, password=passphrase if is_encrypted else None)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise _unusable(source, "holds a PEM block that cannot be read", _MAKE_ONE) from error
+        if is_encrypted:
+            raise unusable(
+                source, "cannot be decrypted", "check the passphrase, and that it is Ed25519's"
+            ) from error
+        raise unusable(source, "holds a PEM block that cannot be read", _MAKE_ONE) from error
     except TypeError as error:  # how the library says that a passphrase is missing
         raise _encrypted(source) from error
     if not isinstance(private, Ed25519PrivateKey):
-        raise _unusable(source, "holds a key of another algorithm than Ed25519", _MAKE_ONE)
+        raise unusable(source, "holds a key of another algorithm than Ed25519", _MAKE_ONE)
     return private
 
 
-def _refuse_label(label: str, source: str) -> None:
-    if label == "ENCRYPTED PRIVATE KEY":
+def _refuse_label(label: str, source: str, *, has_passphrase: bool) -> None:
+    if label == _ENCRYPTED and not has_passphrase:
         raise _encrypted(source)
     if label == "OPENSSH PRIVATE KEY":
-        raise _unusable(source, "is an OpenSSH key, not PEM PKCS#8", _MAKE_ONE)
+        raise unusable(source, "is an OpenSSH key, not PEM PKCS#8", _MAKE_ONE)
     if not label.endswith("PRIVATE KEY"):
-        raise _unusable(source, "begins with another PEM block than a private key", _MAKE_ONE)
+        raise unusable(source, "begins with another PEM block than a private key", _MAKE_ONE)
 
 
 def _encrypted(source: str) -> KeyUnusable:
-    return _unusable(
-        source, "is encrypted, and there is no way to give a passphrase",
-        "decrypt it into a file of mode 0600: `openssl pkcs8 -in OLD -out NEW`",
+    return unusable(
+        source, "is encrypted, and no passphrase is named",
+        "set [signer] receipt_passphrase_file for the resident signer, or decrypt it into a file"
+        " of mode 0600: `openssl pkcs8 -in OLD -out NEW`",
     )  # fmt: skip
 
 
@@ -188,9 +189,7 @@ def _raw_seed(data: bytes, source: str) -> bytes:
     # Exactly 32 bytes are the seed, white space at its ends included, as in the peer.
     seed = data if len(data) == SEED_SIZE else data.strip()
     if len(seed) != SEED_SIZE:
-        raise _unusable(
-            source, f"holds {_guess(seed)}", f"give PEM PKCS#8 or 32 bytes; {_MAKE_ONE}"
-        )
+        raise unusable(source, f"holds {_guess(seed)}", f"give PEM PKCS#8 or 32 bytes; {_MAKE_ONE}")
     return seed
 
 
@@ -221,23 +220,19 @@ def _private_in_text(text: str, source: str) -> Ed25519PrivateKey:
             return _seed_of(base64.b64decode(value, validate=True), source)
         seed = text.encode()
     except (ValueError, binascii.Error) as error:
-        raise _unusable(source, "holds a value that cannot be decoded", _MAKE_ONE) from error
+        raise unusable(source, "holds a value that cannot be decoded", _MAKE_ONE) from error
     if len(seed) != SEED_SIZE:
         hint = "give PEM PKCS#8, or `raw:` and hexadecimal, or `rawb64:` and base64"
-        raise _unusable(source, f"holds {_guess(seed)}", hint)
+        raise unusable(source, f"holds {_guess(seed)}", hint)
     log.warning("key_variable_taken_as_raw_seed", source=source, want="raw:<hexadecimal>")
     return _seed(seed)
 
 
 def _seed_of(seed: bytes, source: str) -> Ed25519PrivateKey:
     if len(seed) != SEED_SIZE:
-        raise _unusable(source, f"holds a seed of {len(seed)} bytes", f"a seed has {SEED_SIZE}")
+        raise unusable(source, f"holds a seed of {len(seed)} bytes", f"a seed has {SEED_SIZE}")
     return _seed(seed)
 
 
 def _seed(seed: bytes) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(seed)
-
-
-def _unusable(source: str, what: str, remedy: str) -> KeyUnusable:
-    return KeyUnusable(f"{source} {what}; {remedy}", source=source)

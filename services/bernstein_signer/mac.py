@@ -13,7 +13,8 @@ from bernstein_formats.errors import Conflict, KeyUnusable
 from bernstein_formats.mac import MacKeys, mac_keys
 from bernstein_runtime.places import audit_key_path
 from bernstein_runtime.private import make_private
-from bernstein_signer.key import FILE_BYTES_MAX, write_new
+from bernstein_signer.key import write_new
+from bernstein_signer.secret_file import FILE_BYTES_MAX
 
 _REMEDY = "make one with `bernstein services init`, or name it: [signer] audit_key_file"
 

@@ -24,10 +24,14 @@ class MacCalls(grpc_pb.SignerServiceServicer):
 
     _mac_keys: Callable[[], MacKeys]
 
+    def _admit_mac(self, context: grpc.ServicerContext) -> None:
+        """Raises NotAllowed where this caller's origin may have no MAC made."""
+
     def MacSpineEntry(
         self, request: pb.MacSpineEntryRequest, context: grpc.ServicerContext
     ) -> pb.MacSpineEntryResponse:
         """See the .proto."""
+        self._admit_mac(context)
         fields = _spine_fields(request.entry)
         made = make_spine_row(request.previous_line, request.entry_count, fields, self._mac_keys())
         return pb.MacSpineEntryResponse(line=made.line, head_json=made.head_json)
@@ -36,6 +40,7 @@ class MacCalls(grpc_pb.SignerServiceServicer):
         self, request: pb.MacAuditEventRequest, context: grpc.ServicerContext
     ) -> pb.MacAuditEventResponse:
         """See the .proto."""
+        self._admit_mac(context)
         fields = _audit_fields(request.event)
         line = make_audit_row(request.previous_line, request.timestamp, fields, self._mac_keys())
         return pb.MacAuditEventResponse(line=line)

@@ -1,7 +1,6 @@
 """The resident signer's wiring: seal key and ledger, receipt key, server."""
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +10,14 @@ from bernstein_runtime.config import SignerConfig, load_table
 from bernstein_runtime.disk import check_room
 from bernstein_runtime.places import make_secrets
 from bernstein_runtime.process import Started
+from bernstein_runtime.reread_file import RereadFile
 from bernstein_runtime.server import Listener, serve
 from bernstein_signer.key import Key, create_key, load_key_file, write_new
+from bernstein_signer.key_source import open_key
 from bernstein_signer.ledger import LEDGER_FILE, Ledger
 from bernstein_signer.ledgers import LedgerOf, Ledgers
 from bernstein_signer.mac import mac_keys_from
+from bernstein_signer.policy import Policy, parse_policy
 from bernstein_signer.service import ResidentSigner, registration
 from bernstein_store.durable import replace
 
@@ -30,11 +32,13 @@ def run(started: Started) -> None:
     places = started.places
     folder = make_secrets(places, SIGNER_FOLDER)
     config = load_table(SignerConfig, "signer", places.state_dir, started.environ)
-    key = open_seal_key(folder)
+    key = seal_key_from(config, folder, started.environ)
     publish(key, places.secrets_dir / SEAL_PUBLIC_KEY_FILE)
     ledger_of, close = _ledgers(folder, key, is_fleet=bool(listener.address))
     mac_keys = mac_keys_from(config.audit_key_file, started.environ)
-    signer = ResidentSigner(ledger_of, key, receipt_key_from(config), mac_keys)
+    signer = ResidentSigner(
+        ledger_of, key, receipt_key_from(config, started.environ), mac_keys, policy_from(config)
+    )
     serve(listener, registration(signer), check=lambda: check_room(folder), finish=close)
 
 
@@ -82,6 +86,33 @@ def open_seal_key(folder: Path) -> Key:
     return create_key(key_path)
 
 
+def seal_key_from(config: SignerConfig, folder: Path, environ: Mapping[str, str]) -> Key:
+    """The configured key of seals, else our own."""
+    if not config.seal_key:
+        return open_seal_key(folder)
+    if (folder / SEAL_KEY_FILE).exists():
+        raise LedgerRefused(
+            f"{folder / SEAL_KEY_FILE} has sealed here, and [signer] seal_key names another key:"
+            " take the setting away, or begin with a new state folder",
+            path=folder,
+        )
+    key = open_key(config.seal_key, environ)
+    if not (folder / LEDGER_FILE).exists():
+        write_new(folder / LEDGER_FILE, b"")
+    return key
+
+
+def policy_from(config: SignerConfig) -> Callable[[], Policy | None]:
+    """How to come by the newest policy. Raises InvalidInput, so that nothing is signed without the
+    one that was meant."""
+    if not config.policy_file:
+        return lambda: None
+    path = Path(config.policy_file)
+    if not path.is_absolute():
+        raise InvalidInput(f"[signer] policy_file: {config.policy_file!r} is not an absolute path")
+    return RereadFile(path, "[signer] policy_file", parse_policy).now
+
+
 def publish(key: Key, path: Path) -> None:
     """Keep the public half where clients look for it."""
     pem = key.public_pem()
@@ -89,18 +120,27 @@ def publish(key: Key, path: Path) -> None:
         replace(path, [pem])
 
 
-def receipt_key_from(config: SignerConfig) -> Callable[[], Key]:
-    """How to come by the key of receipts; read for each one, so that a bad key stops no seal."""
+def receipt_key_from(config: SignerConfig, environ: Mapping[str, str]) -> Callable[[], Key]:
+    """How to come by the key of receipts; opened for each one, so that a bad key stops no seal."""
 
     def load() -> Key:
-        name = config.receipt_key_file
-        if not name:
+        source = config.receipt_key or config.receipt_key_file
+        if not source:
             raise KeyUnusable(
-                "no key for receipts: set receipt_key_file under [signer] in bernstein.toml, or "
+                "no key for receipts: set receipt_key under [signer] in bernstein.toml, or "
                 "name a key with --signing-key-path"
             )
-        if not Path(name).is_absolute():
-            raise KeyUnusable(f"[signer] receipt_key_file: {name!r} is not an absolute path")
-        return load_key_file(Path(os.path.realpath(name)), config.receipt_key_id)
+        if config.receipt_key and config.receipt_key_file:
+            raise InvalidInput("[signer]: set receipt_key or receipt_key_file, not both")
+        if config.receipt_key_file and not Path(config.receipt_key_file).is_absolute():
+            raise KeyUnusable(
+                f"[signer] receipt_key_file: {config.receipt_key_file!r} is not an absolute path"
+            )
+        return open_key(
+            source,
+            environ,
+            key_id=config.receipt_key_id,
+            passphrase_file=config.receipt_passphrase_file,
+        )
 
     return load

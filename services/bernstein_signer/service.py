@@ -20,11 +20,13 @@ from bernstein_formats.mac import MacKeys
 from bernstein_formats.paths import check_run_id
 from bernstein_formats.public_key import PublicKey
 from bernstein_formats.seal import ReceiptMade, Seal, check_origin, check_seal, parse_seal
+from bernstein_runtime.caller import origin_of_call
 from bernstein_signer.key import Key
 from bernstein_signer.ledger import Ledger, Run
 from bernstein_signer.ledgers import LedgerOf
 from bernstein_signer.mac_rows import AuditLogRows, range_rows
 from bernstein_signer.mac_service import MacCalls
+from bernstein_signer.policy import Policy, Signs
 from bernstein_signer.rows import Receipt, Rows
 from bernstein_signer.session_receipt import make_manifest
 from bernstein_signer.streams import check_still_there, parts_of
@@ -41,7 +43,10 @@ class ResidentSigner(MacCalls):
         seal_key: Key,
         receipt_key: Callable[[], Key],
         mac_keys: Callable[[], MacKeys],
+        policy: Callable[[], Policy | None] = lambda: None,
     ) -> None:
+        """`policy` gives the newest one; without any, who may call may have all signed."""
+        self._policy = policy
         self._ledger_of = ledger_of
         self._seal_key = seal_key
         self._receipt_key = receipt_key
@@ -55,7 +60,7 @@ class ResidentSigner(MacCalls):
         first = next(parts, pb.SealRunRequest())
         if first.WhichOneof("part") != "run":
             raise InvalidInput("the first message of SealRun must name the run")
-        ledger, run = self._admitted(first.run)
+        ledger, run = self._admitted(first.run, Signs.SEAL)
         known = ledger.find_run(run)
         rows = Rows(run, known)
         for kind, group in groupby(parts, lambda part: part.WhichOneof("part")):
@@ -83,7 +88,8 @@ class ResidentSigner(MacCalls):
         parts = parts_of(request_iterator)
         header = _receipt_header(parts)
         key = self._receipt_key()
-        ledger, run = self._admitted(header.run)
+        ledger, run = self._admitted(header.run, Signs.SEAL)
+        self._check(Signs.RECEIPT, run, key.key_id)
         if header.seal_json:
             _check_reaches(ledger, run, header.seal_json)
         known = ledger.find_run(run)
@@ -130,9 +136,21 @@ class ResidentSigner(MacCalls):
         """Refused: whoever wants a session signed names the key."""
         raise InvalidInput("session receipts are signed by a signer that was started for them")
 
-    def _admitted(self, header: pb.RunHeader) -> tuple[Ledger, Run]:
-        """The run and its ledger, once header and checkpoint hold."""
+    def _admit_mac(self, context: grpc.ServicerContext) -> None:
+        policy = self._policy()
+        if policy is not None:
+            policy.check(Signs.MAC, origin_of_call(context))
+
+    def _check(self, what: Signs, run: Run, key_id: str = "") -> None:
+        """Raises NotAllowed."""
+        policy = self._policy()
+        if policy is not None:
+            policy.check(what, run.origin, run.run_id, key_id)
+
+    def _admitted(self, header: pb.RunHeader, what: Signs) -> tuple[Ledger, Run]:
+        """The run and its ledger, once policy, header and checkpoint hold."""
         run = _run(header)
+        self._check(what, run)
         ledger = self._ledger_of(run.origin)
         if header.checkpoint_json:
             _check_reaches(ledger, run, header.checkpoint_json)

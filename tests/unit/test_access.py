@@ -14,9 +14,9 @@ from bernstein_api.recorder.v1 import recorder_pb2
 from bernstein_api.rederiver.v1 import rederiver_pb2
 from bernstein_api.signer.v1 import signer_pb2
 from bernstein_formats.errors import InvalidInput, QueueFull, TooMany, TooManyStreams
-from bernstein_runtime import role_file
+from bernstein_runtime import reread_file
 from bernstein_runtime.quota import Quota, Quotas
-from bernstein_runtime.role_file import RoleFile
+from bernstein_runtime.reread_file import RereadFile
 from bernstein_runtime.role_table import Reach, RoleTable, parse_role_table
 from bernstein_runtime.roles import OPENING, READ_RECORDING, READING, RPCS, WITHOUT_RUN
 from bernstein_runtime.status import details_of
@@ -158,25 +158,29 @@ def test_a_mistake_in_the_role_table_is_told_with_its_line(
 def test_no_bytes_of_a_role_table_are_a_bug(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "roles.toml").write_bytes(data)
     with pytest.raises(InvalidInput):
-        RoleFile(tmp_path / "roles.toml")
+        role_file(tmp_path / "roles.toml")
 
 
 def test_a_changed_role_table_counts_and_a_broken_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(role_file, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(reread_file, "_LOOK_SECONDS", 0.0)
     path = tmp_path / "roles.toml"
     path.write_text(grant("a", "reader"))
-    found = RoleFile(path)
-    assert found.table().may_call("a", READ, "o")
+    found = role_file(path)
+    assert found.now().may_call("a", READ, "o")
 
     replace(path, grant("b", "reader"))
-    assert not found.table().may_call("a", READ, "o")
-    assert found.table().may_call("b", READ, "o")
+    assert not found.now().may_call("a", READ, "o")
+    assert found.now().may_call("b", READ, "o")
     replace(path, grant("c", "king"))
-    assert found.table().may_call("b", READ, "o")
+    assert found.now().may_call("b", READ, "o")
     path.unlink()
-    assert found.table().may_call("b", READ, "o")
+    assert found.now().may_call("b", READ, "o")
+
+
+def role_file(path: Path) -> RereadFile[RoleTable]:
+    return RereadFile(path, "[access] file", parse_role_table)
 
 
 def replace(path: Path, text: str) -> None:
@@ -189,7 +193,7 @@ def test_a_role_table_is_a_regular_file_that_is_there(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "missing"):
         with pytest.raises(InvalidInput, match=name):
-            RoleFile(tmp_path / name)
+            role_file(tmp_path / name)
 
 
 def test_a_caller_has_no_more_under_way_than_its_quota_and_others_have_theirs() -> None:
