@@ -40,6 +40,7 @@ class PeerSettings:
             raise InvalidInput("HOME is not set to a folder; the agent's settings are below it")
         self._file: SettingsFile = SETTINGS_FILES[client]
         self.path = Path(home, self._file.place)
+        self._moved_to = environ.get(self._file.moved_by, "")
 
     def before(self, run_id: str) -> Path:
         """Where the old bytes are kept."""
@@ -49,7 +50,17 @@ class PeerSettings:
         return self.path.with_name(f"{self.path.name}.lane-{run_id}")
 
     def check(self) -> None:
-        """Refuse what `redirect` would refuse, before there is a lane."""
+        """Refuse what `redirect` would refuse, before there is a lane, and a file that may be
+        another than the agent reads: then it would talk to its provider unrecorded."""
+        name = self._file.moved_by
+        if self._moved_to and Path(self._moved_to).absolute() != self.path.parent:
+            raise Conflict(
+                f"{name} is set, so an agent that gets it reads {self._moved_to} and not"
+                f" {self.path.parent}: if it is passed on, have the lane's variables passed on"
+                f" likewise, without --peer; if not, as by the peer, say env -u {name} before"
+                " this command",
+                name=name,
+            )
         with self._naming():
             self._redirected("http://127.0.0.1:1")
 

@@ -80,14 +80,13 @@ class ProxyClient:
         self._answers = self._socket.makefile("rb")
         self._read()  # its greeting
 
-    def open_lane(self, wanted: LaneWanted, *, hold: bool = True) -> str:
-        """Open a lane; gives its base URL. A held one ends with this client.
+    def open_lane(self, wanted: LaneWanted) -> str:
+        """Open a lane; gives its base URL. It ends with this client, unless that lets go of it.
 
         Raises InvalidInput, Conflict, ReplayRecordingMissingError, RecordingChanged and others.
         """
         answer = self._ask(
             do="open",
-            hold=hold,
             run_id=wanted.run_id,
             lane=wanted.lane,
             replay_run_id=wanted.replay_run_id,
@@ -100,6 +99,14 @@ class ProxyClient:
             ],
         )
         return str(answer["base_url"])
+
+    def let_go(self) -> None:
+        """Leave the lane open until its run is closed, or a day after its last call."""
+        self._ask(do="let_go")
+
+    def latest_run(self) -> str:
+        """The run whose lane was let go of last. Raises NotFound."""
+        return str(self._ask(do="latest_run")["run_id"])
 
     def close_lane(self) -> LaneAccount:
         """End the lane that this client holds; everything that went by is stored."""

@@ -27,12 +27,14 @@ _CODEX_HEAD: Final = f'model_provider = "{CODEX_PROVIDER}"\n'.encode()
 class SettingsFile:
     """An agent's settings file: its place below the user's home, and what is done to its bytes.
 
+    `moved_by` is the variable that moves it for an agent that gets it.
     `redirected(before, base)` leads to the lane; None is no file. `taken_back(now, ours, before)`
     takes out of a file that was changed meanwhile what `ours` put into `before`. Both raise
     InvalidInput for a broken file, Conflict where it cannot be done.
     """
 
     place: str
+    moved_by: str
     redirected: Callable[[bytes | None, str], bytes]
     taken_back: Callable[[bytes, bytes, bytes | None], bytes]
 
@@ -141,6 +143,8 @@ def _check_same(data: bytes, wanted: Mapping[str, Any]) -> None:
 
 
 SETTINGS_FILES: Final[Mapping[str, SettingsFile]] = {
-    "claude": SettingsFile(".claude/settings.json", _claude_redirected, _claude_taken_back),
-    "codex": SettingsFile(".codex/config.toml", _codex_redirected, _codex_taken_back),
+    "claude": SettingsFile(
+        ".claude/settings.json", "CLAUDE_CONFIG_DIR", _claude_redirected, _claude_taken_back
+    ),
+    "codex": SettingsFile(".codex/config.toml", "CODEX_HOME", _codex_redirected, _codex_taken_back),
 }

@@ -1,14 +1,16 @@
 """How lanes are opened and closed: a Unix socket, one JSON line a request, one an answer.
 
-    {"do": "open", "hold": true, "run_id": …, "lane": …, "replay_run_id": "", "budget": 0,
+    {"do": "open", "run_id": …, "lane": …, "replay_run_id": "", "budget": 0,
      "in_order": false, "rows_at_end": false,
      "providers": [{"name", "base_url", "api_key"}]}   → {"ok": true, "base_url": …}
+    {"do": "let_go"}                                   → {"ok": true}
     {"do": "close"}                                    → {"ok": true, "accounts": [one]}
     {"do": "leave"}                                    → {"ok": true}
+    {"do": "latest_run"}                               → {"ok": true, "run_id": …}
     {"do": "close_run", "run_id": …}                   → {"ok": true, "accounts": […]}
 
-It greets with a line of its own, so that a process that hangs is known by its silence. A lane that
-is held ends with its connection, whatever becomes of whoever opened it.
+It greets with a line of its own, so that a process that hangs is known by its silence. A lane ends
+with its connection, whatever becomes of whoever opened it, unless that let go of it before.
 """
 
 import asyncio
@@ -84,17 +86,19 @@ class _Connection:
     async def _done(self, request: dict[str, Any]) -> dict[str, object]:
         match request.get("do"):
             case "open" if self._held is None:
-                is_held = bool(request.get("hold"))
-                lane = await self._lanes.open(_wanted(request), is_held=is_held)
-                if is_held:
-                    self._held = lane
-                return {"base_url": f"{self._base_url}/l/{lane.token}"}
+                self._held = await self._lanes.open(_wanted(request))
+                return {"base_url": f"{self._base_url}/l/{self._held.token}"}
+            case "let_go" if self._held is not None:
+                self._held.is_held, self._held = False, None
+                return {}
             case "close" if self._held is not None:
                 lane, self._held = self._held, None
                 return {"accounts": [await self._lanes.close(lane)]}
             case "leave" if self._held is not None:
                 await self.end()
                 return {}
+            case "latest_run":
+                return {"run_id": self._lanes.latest_run()}
             case "close_run":
                 return {"accounts": await self._lanes.close_run(str(request.get("run_id")))}
         raise InvalidInput(f"{spelled(request.get('do'))[:40]} cannot be done here")

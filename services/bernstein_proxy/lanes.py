@@ -71,7 +71,7 @@ class Lane:
     wanted: Wanted
     log: RunLog
     # It ends with the connection that opened it.
-    is_held: bool
+    is_held: bool = True
     # The recording that it answers from; None: it records.
     replay: LaneReplay | None = None
     order: ReleaseOrder | None = None
@@ -229,7 +229,7 @@ class Lanes:
         self._logs: dict[str, RunLog] = {}
         self._opening = asyncio.Lock()
 
-    async def open(self, wanted: Wanted, *, is_held: bool) -> Lane:
+    async def open(self, wanted: Wanted) -> Lane:
         """Raises InvalidInput, Conflict, TooMany, and what reading a recording raises."""
         _check(wanted)
         async with self._opening:
@@ -247,7 +247,7 @@ class Lanes:
             if run_log is None:
                 run_log = await asyncio.to_thread(self._log, wanted)
                 self._logs[wanted.run_id] = run_log
-            lane = Lane(wanted, run_log, is_held, rows=[] if wanted.rows_at_end else None)
+            lane = Lane(wanted, run_log, rows=[] if wanted.rows_at_end else None)
             if isinstance(run_log, RecordedRun):
                 lane.replay = run_log.lane(wanted.lane)
                 lane.order = run_log.order(wanted.lane) if wanted.in_order else None
@@ -273,6 +273,16 @@ class Lanes:
             if isinstance(lane.log, RecordedRun):
                 await lane.log.flush()
         return lane.account()
+
+    def latest_run(self) -> str:
+        """The run whose lane, held by nobody, was opened last. Raises NotFound."""
+        unheld = [lane.wanted.run_id for lane in self._open.values() if not lane.is_held]
+        if not unheld:
+            raise NotFound(
+                "no lane is open for an agent that somebody else starts; `bernstein agent env`"
+                " opens one"
+            )
+        return unheld[-1]
 
     async def close_run(self, run_id: str) -> list[dict[str, object]]:
         """End all lanes of a run. Raises NotFound."""

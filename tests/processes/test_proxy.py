@@ -554,6 +554,48 @@ def test_an_agents_own_settings_lead_to_a_lane_until_its_end(
     assert not own.exists()
 
 
+def test_agent_end_latest_means_the_lane_that_was_opened_last_and_no_later_run(
+    desk: Desk,
+) -> None:
+    opened = json.loads(desk.run("agent", "env", "openai", "--json").stdout)
+    # As the peer's orchestrator makes one beside it.
+    with desk.project.services() as services:
+        services.journal.create_run("20991231-235959", b'{"started_at": 4102444799}')
+    ended = desk.run("agent", "end", "latest", "--json")
+    again = desk.run("agent", "end", "latest")
+
+    assert json.loads(ended.stdout)["run_id"] == opened["run_id"]
+    assert (again.returncode, again.stderr.count("[NOT_FOUND]")) == (1, 1)
+    assert "bernstein agent env" in again.stderr
+
+
+def test_settings_that_cannot_be_written_leave_no_lane_and_no_open_run(desk: Desk) -> None:
+    own = Path(desk.project.environ["HOME"], ".codex")
+    own.mkdir()
+    own.joinpath("config.toml").write_text("a = 1")
+    first = json.loads(desk.run("agent", "env", "openai", "--json").stdout)  # the services run
+    # The tests may be those of a user whom no mode of a file stops.
+    full = ["bash", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "bash"]
+    refused = subprocess.run(
+        [*full, sys.executable, "-m", "bernstein_cli", "agent", "env", "codex", "--peer"],
+        cwd=desk.project.folder,
+        env=dict(desk.project.environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    ended = desk.run("agent", "end", "latest", "--json")
+    runs = [path for path in (desk.project.sdd / "runs").iterdir() if path.name.startswith("20")]
+
+    assert refused.returncode == 1, refused.stderr
+    assert "config.toml" in refused.stderr
+    assert own.joinpath("config.toml").read_text() == "a = 1"
+    assert json.loads(ended.stdout)["run_id"] == first["run_id"]
+    assert len(runs) == 2
+    assert all((path / "seal.json").exists() for path in runs)
+
+
 def test_a_client_without_settings_for_a_lane_is_refused_with_what_to_do(desk: Desk) -> None:
     refused = desk.run("agent", "env", "openai", "--peer")
     assert (refused.returncode, refused.stderr.count("[INVALID_INPUT]")) == (1, 1)

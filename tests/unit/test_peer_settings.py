@@ -209,6 +209,21 @@ def test_other_clients_and_a_missing_home_are_refused(home: Home) -> None:
         PeerSettings("claude", {})
 
 
+@pytest.mark.parametrize(
+    ("client", "name"), [("claude", "CLAUDE_CONFIG_DIR"), ("codex", "CODEX_HOME")]
+)
+def test_a_variable_that_moves_the_settings_is_refused_unless_it_says_the_same_folder(
+    home: Home, client: str, name: str
+) -> None:
+    usual = home.of(client).path.parent
+    PeerSettings(client, {**home.environ, name: str(usual)}).check()
+    moved = PeerSettings(client, {**home.environ, name: "/elsewhere"})
+    with pytest.raises(Conflict, match=f"{name} is set.*/elsewhere.*env -u {name}"):
+        moved.check()
+    home.of(client).redirect(RUN, LANE)
+    assert moved.take_back(RUN) == f"{moved.path} is removed again"
+
+
 def test_an_id_that_no_run_can_have_names_no_file(home: Home) -> None:
     home.of("claude", CLAUDE).redirect(RUN, LANE)
     assert take_back_all(f"../settings.json.lane-{RUN}", home.environ) == []

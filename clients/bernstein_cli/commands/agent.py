@@ -1,6 +1,8 @@
 """`bernstein agent`: lanes for agents that somebody else starts."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -18,6 +20,8 @@ from bernstein_client.connection import Services
 from bernstein_client.provider_environment import all_providers
 from bernstein_client.proxy import LaneWanted, ProxyClient
 from bernstein_client.recorder import Provider
+from bernstein_formats.errors import BernsteinError
+from bernstein_formats.run_choice import LATEST
 from bernstein_runtime.clock import SystemClock
 
 
@@ -34,7 +38,9 @@ agent.add_command(mcp)
 
 @agent.command()
 @click.argument("client", type=click.Choice(sorted(CLIENTS)))
-@click.option("--run", "run_id", default="", metavar="RUN", help="A run with open lanes; else new.")
+@click.option(
+    "--run", "joined_id", default="", metavar="RUN", help="A run with open lanes; else new."
+)
 @click.option("--replay", "replay_run_id", default="", metavar="RUN", help="Answer from this run.")
 @click.option("--lane", default="agent", show_default=True, help="The agent's name in the run.")
 @click.option(
@@ -50,7 +56,7 @@ def env(
     *,
     client: str,
     peer: bool,
-    run_id: str,
+    joined_id: str,
     replay_run_id: str,
     lane: str,
     budget: int,
@@ -72,13 +78,13 @@ def env(
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
             replay_run_id = services.journal.get_run(replay_run_id).run_id
-        if not run_id:
-            run_id = create_run(services, replay_run_id, SystemClock().now_seconds())
-        services.journal.append_many(run_id, [started_event(lane, client=client)])
-        wanted = LaneWanted(run_id, lane, replay_run_id, budget, providers)
-        base_url = proxy.open_lane(wanted, hold=False)
-    if own:
-        own.redirect(run_id, base_url)
+        with _run_for(services, joined_id, replay_run_id) as run_id:
+            services.journal.append_many(run_id, [started_event(lane, client=client)])
+            wanted = LaneWanted(run_id, lane, replay_run_id, budget, providers)
+            base_url = proxy.open_lane(wanted)
+            if own:
+                own.redirect(run_id, base_url)
+            proxy.let_go()
     settings = CLIENTS[client](base_url).with_lane(base_url)
     if as_json:
         document(
@@ -101,6 +107,20 @@ def env(
     return 0
 
 
+@contextmanager
+def _run_for(services: Services, joined_id: str, replay_run_id: str) -> Iterator[str]:
+    """The run of a lane; one that was made for a lane that is none is not left open."""
+    if joined_id:
+        yield joined_id
+        return
+    made = create_run(services, replay_run_id, SystemClock().now_seconds())
+    try:
+        yield made
+    except BernsteinError:
+        services.journal.finish_run(made)
+        raise
+
+
 @agent.command()
 @click.argument("run_id", metavar="RUN")
 @click.option(
@@ -111,14 +131,17 @@ def env(
 def end(*, run_id: str, require_complete: bool, as_json: bool, sdd_dir: Path) -> int:
     """End all lanes of RUN, seal it and give the account; undo what --peer wrote first.
 
-    The settings files are put back even if there is no such run any more. Exit codes: 0
-    clean, 1 something was not recorded, 10 miss, 11 incomplete.
+    `latest` is the run whose lane was opened last, whatever other runs began since. The settings
+    files are put back even if there is no such run any more. Exit codes: 0 clean, 1 something was
+    not recorded, 10 miss, 11 incomplete.
     """
     _take_back(run_id)
     require_folder(sdd_dir, starts_here=True)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
+        if run_id == LATEST:
+            run_id = proxy.latest_run()
+            _take_back(run_id)
         run_id = services.journal.get_run(run_id).run_id
-        _take_back(run_id)
         verdict = finish_run(services, proxy.close_run(run_id))
     verdict.say()
     if as_json:
