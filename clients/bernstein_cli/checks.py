@@ -22,11 +22,13 @@ from bernstein_runtime.channel import open_channel
 from bernstein_runtime.config import (
     FleetConfig,
     ListenConfig,
+    MetricsConfig,
     RecorderConfig,
     SignerConfig,
     StoreConfig,
     SupervisorConfig,
     TlsConfig,
+    TracingConfig,
     load_table,
 )
 from bernstein_runtime.lock import LockFile
@@ -99,6 +101,8 @@ def _configuration(places: Places, environ: Mapping[str, str]) -> Check:
         (FleetConfig, "fleet"),
         (ListenConfig, "listen"),
         (TlsConfig, "tls"),
+        (MetricsConfig, "metrics"),
+        (TracingConfig, "tracing"),
     )
     try:
         for kind, name in tables:

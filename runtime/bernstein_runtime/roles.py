@@ -67,6 +67,7 @@ _CARE: Final = _of(
     "ImportFile",
     "QuarantineCaller",
 )
+_LOOK_AFTER: Final = _of("about.v1.AboutService", "GetAbout")
 _SIGN: Final = _of(
     _SIGNER,
     "SealRun",
@@ -85,7 +86,7 @@ RPCS: Final[Mapping[Role, frozenset[str]]] = {
     Role.WRITER: _WRITE | _READ_RUN,
     Role.READER: _READ_RUN | _READ_ALL,
     Role.APPROVER: _READ_RUN | _READ_ALL | _WRITE_AUDIT,
-    Role.OPERATOR: _READ_RUN | _READ_ALL | _WRITE | _CARE,
+    Role.OPERATOR: _READ_RUN | _READ_ALL | _WRITE | _CARE | _LOOK_AFTER,
     # Journals ask the signer, rederivers ask journals.
     Role.SERVICE: _SIGN | _of(_JOURNAL, "ReadJournal"),
 }

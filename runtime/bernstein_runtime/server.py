@@ -7,7 +7,7 @@ end the process with code 0.
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -18,8 +18,11 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from bernstein_api.about.v1 import about_pb2_grpc
 from bernstein_formats.errors import StoreFailed
 from bernstein_runtime import limits
+from bernstein_runtime.about import NAME as ABOUT
+from bernstein_runtime.about import About
 from bernstein_runtime.access import Access, NoRecords, Records
 from bernstein_runtime.boundary import Activity, Boundary
 from bernstein_runtime.readiness import Readiness
@@ -75,6 +78,7 @@ def serve(
     register: Callable[[grpc.Server], str],
     *,
     check: Callable[[], None] = lambda: None,
+    facts: Callable[[], Mapping[str, str]] = dict,
     busy: Callable[[], bool] = lambda: False,
     finish: Callable[[], None] = lambda: None,
     streams_max: int = 0,
@@ -84,7 +88,8 @@ def serve(
     """Serve until SIGTERM, SIGINT, idleness or the loss of the state folder.
 
     `register` adds the servicer and names it. `check` raises what keeps it from its work: then its
-    health is NOT_SERVING, while that of the process (no name) says whether it lives.
+    health is NOT_SERVING, while that of the process (no name) says whether it lives. `facts` is
+    what else its operator is told.
     `busy` keeps an idle server alive; `finish` runs last, when no call is in flight any more.
     Streams without an end have threads beside the usual ones; `end_streams` ends them at a stop.
     `records`: whose runs those of an origin are, as long as they are needed.
@@ -106,6 +111,8 @@ def serve(
         options=[*OPTIONS, CONNECTION_AGE_OPTION] if listener.tls else OPTIONS,
     )
     name = register(server)
+    about = About(name.split(".")[1], listener.readiness, listener.tls, facts)
+    about_pb2_grpc.add_AboutServiceServicer_to_server(about, server)
     health_of = _add_standard_services(server, name)
     where = _bind(server, listener)
     server.start()
@@ -142,7 +149,7 @@ def _watch(parent: int, stopping: threading.Event) -> None:
 def _add_standard_services(server: grpc.Server, name: str) -> health.HealthServicer:
     servicer = health.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    names: Sequence[str] = (name, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    names: Sequence[str] = (name, ABOUT, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     return servicer

@@ -47,6 +47,7 @@ def run(started: Started) -> None:
             started.listener(),
             register,
             check=origins.check,
+            facts=shared.stores.facts,
             streams_max=limits.WATCHERS_MAX,
             end_streams=origins.end_streams,
             records=records,

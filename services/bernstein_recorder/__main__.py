@@ -56,6 +56,7 @@ def run(started: Started) -> None:
         started.listener(),
         register,
         check=origins.check,
+        facts=shared.stores.facts,
         busy=origins.busy,
         finish=finish,
         records=records,

@@ -41,9 +41,30 @@ class Ledgers:
                 self._open[origin] = Ledger(folder, self._key, self._clock)
             return self._open[origin]
 
+    def __len__(self) -> int:
+        """Entries of those that are open."""
+        with self._lock:
+            return sum(map(len, self._open.values()))
+
     def close(self) -> None:
         """Give all of them to another process."""
         with self._lock:
             for ledger in self._open.values():
                 ledger.close()
             self._open.clear()
+
+
+class OneLedger:
+    """A project's own, for whatever origin."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def of(self, _: str) -> Ledger:
+        return self._ledger
+
+    def __len__(self) -> int:
+        return len(self._ledger)
+
+    def close(self) -> None:
+        self._ledger.close()

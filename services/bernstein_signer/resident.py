@@ -15,7 +15,7 @@ from bernstein_runtime.server import Listener, serve
 from bernstein_signer.key import Key, create_key, load_key_file, write_new
 from bernstein_signer.key_source import open_key
 from bernstein_signer.ledger import LEDGER_FILE, Ledger
-from bernstein_signer.ledgers import LedgerOf, Ledgers
+from bernstein_signer.ledgers import Ledgers, OneLedger
 from bernstein_signer.mac import mac_keys_from
 from bernstein_signer.policy import Policy, parse_policy
 from bernstein_signer.service import ResidentSigner, registration
@@ -34,12 +34,21 @@ def run(started: Started) -> None:
     config = load_table(SignerConfig, "signer", places.state_dir, started.environ)
     key = seal_key_from(config, folder, started.environ)
     publish(key, places.secrets_dir / SEAL_PUBLIC_KEY_FILE)
-    ledger_of, close = _ledgers(folder, key, is_fleet=bool(listener.address))
+    clock = SystemClock()
+    ledgers = (
+        Ledgers(folder, key, clock) if listener.address else OneLedger(Ledger(folder, key, clock))
+    )
     mac_keys = mac_keys_from(config.audit_key_file, started.environ)
     signer = ResidentSigner(
-        ledger_of, key, receipt_key_from(config, started.environ), mac_keys, policy_from(config)
+        ledgers.of, key, receipt_key_from(config, started.environ), mac_keys, policy_from(config)
     )
-    serve(listener, registration(signer), check=lambda: check_room(folder), finish=close)
+    serve(
+        listener,
+        registration(signer),
+        check=lambda: check_room(folder),
+        facts=lambda: {"ledger_entries": str(len(ledgers))},
+        finish=ledgers.close,
+    )
 
 
 def _listener(started: Started) -> Listener:
@@ -52,14 +61,6 @@ def _listener(started: Started) -> Listener:
             "no token on stdin; let the supervisor start the signer, or set [listen] and [tls]"
         )
     return listener
-
-
-def _ledgers(folder: Path, key: Key, *, is_fleet: bool) -> tuple[LedgerOf, Callable[[], None]]:
-    if is_fleet:
-        ledgers = Ledgers(folder, key, SystemClock())
-        return ledgers.of, ledgers.close
-    ledger = Ledger(folder, key, SystemClock())
-    return lambda _: ledger, ledger.close
 
 
 def open_seal_key(folder: Path) -> Key:

@@ -29,6 +29,9 @@ class FileStores:
             )
         return FileStore(self.places.sdd_dir)
 
+    def facts(self) -> Mapping[str, str]:
+        return {"store": "files"}
+
     def close(self) -> None:
         """Nothing is shared."""
 

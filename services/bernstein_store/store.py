@@ -6,7 +6,7 @@ included, MUST NOT write through a link to another file or folder of its own eit
 create anything while it reads.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -237,6 +237,10 @@ class Stores(Protocol):
 
     def of(self, origin: str) -> Store:
         """One origin's, opened anew; close it. Raises NotAllowed, Unavailable, StoreFailed."""
+        ...
+
+    def facts(self) -> Mapping[str, str]:
+        """What an operator wants to know of them, in words. Raises Unavailable, StoreFailed."""
         ...
 
     def close(self) -> None:

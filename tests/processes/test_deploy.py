@@ -9,8 +9,12 @@ from tests.fleet import HOST, Fleet, fleet_in, free_base_port
 from tests.observed import Observed
 from tests.postgres_server import PostgresServer
 
+from bernstein_cli.fleet_checks import fleet_checks
+from bernstein_runtime.clock import SystemClock
+
 pytestmark = pytest.mark.processes
-CONFIG = Path(__file__).parents[2] / "deploy" / "bernstein.toml"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CONFIG = DEPLOY / "bernstein.toml"
 # Of a service host, in the place of those of the file.
 FILES = ("service.pem", "service-key.pem", "ca.pem")
 
@@ -30,8 +34,8 @@ def test_services_with_the_given_configuration_serve_a_fleet_and_are_observed(
     text = CONFIG.read_text()
     for name, path in zip(FILES, given, strict=True):
         text = text.replace(f"/etc/bernstein/tls/{name}", path)
+    text = text.replace("/etc/bernstein/roles.toml", str(DEPLOY / "roles.toml"))
     text = text.replace("journal1.example", f"{HOST}:{host.endpoint.base_port}")
-    text = text.replace("/etc/bernstein/roles.toml", str(CONFIG.with_name("roles.toml")))
     text = re.sub(r'(?m)^url = ".*"$', f'url = "{postgres.database()}"', text)
     text = re.sub(r'(?m)^password_file = ".*"$', 'password_file = ""', text)
     text = text.replace("127.0.0.1:7441", f"{HOST}:{observed.base_port}").replace("7435", "0")
@@ -46,7 +50,20 @@ def test_services_with_the_given_configuration_serve_a_fleet_and_are_observed(
         services.journal.append(run_id, "x", {"n": 1})
         finished = services.journal.finish_run(run_id)
 
+    operator = fleet.client("ops", host)
+    with operator.services() as services:
+        said = {
+            each.name: each
+            for each in fleet_checks(services.places, operator.environ, SystemClock())
+        }
+
     assert finished.row_count == 1
+    for service in ("journal", "recorder"):
+        line = said[f"{service} at {host.endpoint.address(service)}"]
+        assert line.ok
+        assert "migration" in line.seen
+        assert "synchronous_commit on" in line.seen
+    assert said["one store"].ok
     for service in ("journal", "recorder", "rederiver", "signer"):
         assert observed.get(service, "/readyz") == (200, "ready\n")
         assert observed.value(service, "bernstein_certificate_expires_seconds") > 1.7e9

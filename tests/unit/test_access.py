@@ -9,6 +9,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.rpc import error_details_pb2, status_pb2
 
+from bernstein_api.about.v1 import about_pb2
 from bernstein_api.journal.v1 import journal_pb2
 from bernstein_api.recorder.v1 import recorder_pb2
 from bernstein_api.rederiver.v1 import rederiver_pb2
@@ -22,7 +23,7 @@ from bernstein_runtime.roles import OPENING, READ_RECORDING, READING, RPCS, WITH
 from bernstein_runtime.status import details_of
 from bernstein_runtime.targets import EVERYTHING, FIELDS, LOG, REPLAYED, Kind, Target, targets_of
 
-PROTOS = (journal_pb2, recorder_pb2, rederiver_pb2, signer_pb2)
+PROTOS = (about_pb2, journal_pb2, recorder_pb2, rederiver_pb2, signer_pb2)
 METHODS = [
     (f"{service.full_name}/{method.name}", method)
     for proto in PROTOS

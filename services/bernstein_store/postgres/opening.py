@@ -1,7 +1,7 @@
 """From configuration to a store: connected, of the right schema, as a user without privileges."""
 
 from bernstein_runtime.config import StoreConfig
-from bernstein_store.postgres.care import check_services_can
+from bernstein_store.postgres.care import check_services_can, settings_of
 from bernstein_store.postgres.database import Database
 from bernstein_store.postgres.notifier import Notifier
 from bernstein_store.postgres.pool import connected, open_pool
@@ -15,6 +15,7 @@ class PostgresStores:
 
     def __init__(self, config: StoreConfig) -> None:
         """Raises InvalidInput, Unavailable, StoreFailed."""
+        self._config = config
         self._target = target_of(config)
         with connected(self._target) as connection:
             check_services_can(connection, self._target)
@@ -25,6 +26,9 @@ class PostgresStores:
     def of(self, origin: str) -> PostgresStore:
         database = Database(self._pool, self._watchdog, self._target.place, origin)
         return PostgresStore(database, self._notifier)
+
+    def facts(self) -> dict[str, str]:
+        return settings_of(self._config)
 
     def close(self) -> None:
         self._notifier.close()
