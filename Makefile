@@ -1,5 +1,5 @@
 # The commands of a working day, and nothing else. `make demo` and `make test` need no set-up.
-.PHONY: sync demo docs protos check quick test test-again test-agents test-long verifier fuzz bench
+.PHONY: sync demo docs protos check quick test test-again test-agents test-fleet test-long verifier fuzz bench
 SHELL := /bin/bash
 # uv from the machine, else the one that deploy/get-uv put beside us.
 UV = $(shell command -v uv || echo .venv-uv/bin/uv)
@@ -52,6 +52,12 @@ test-long: sync
 # All coding agents, from npm and the Python index; `make test` tries the two that install fastest.
 test-agents: sync
 	BERNSTEIN_TEST_AGENTS=all $(RUN) pytest -q -n 2 tests/agents
+
+# Hosts of the database die and freeze under sixteen clients; bounded to ten minutes. `make test` does
+# the short form. How long each outage lasted is printed, and in .fleet/outages.json.
+test-fleet: sync
+	BERNSTEIN_TEST_FLEET=long BERNSTEIN_TEST_OUTAGES=.fleet/outages.json \
+	  timeout 600 $(RUN) pytest -q tests/failover
 
 verifier: sync
 	$(UV) build --quiet --wheel --out-dir dist verifier

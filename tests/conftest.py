@@ -82,3 +82,17 @@ def gateway_url(services: Services) -> Callable[[str], str]:
     services.supervisor.ensure("gateway")
     facts = json.loads((services.places.runtime_dir / "gateway.json").read_bytes())
     return lambda run_id: f"{facts['url']}/runs/{run_id}?token={facts['token']}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tests of failover end with how long each outage lasted."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, outages in report.user_properties:
+            if name == "outages":
+                terminalreporter.section("longest wait of any client, by fault")
+                for each in outages:
+                    terminalreporter.line(
+                        f"{each['fault']:32} append {each['append_seconds']:6.2f} s"
+                        f"   record {each['record_seconds']:6.2f} s"
+                        f"   seal {each['seal_seconds']:6.2f} s"
+                    )

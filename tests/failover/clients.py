@@ -104,7 +104,7 @@ class Clients:
             if kind == "append":
                 run_id = self.shared[number % SHARED_RUN_COUNT]
             elif kind == "record":
-                services.journal.create_run(run_id)
+                services.journal.append(services.journal.create_run(run_id), "x", {})
             self._start(kind, f"client-{number}", run_id)
 
     def _start(self, kind: str, name: str, run_id: str) -> None:
