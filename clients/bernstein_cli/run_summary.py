@@ -7,6 +7,7 @@ from typing import Final
 
 from bernstein_cli import exit_codes
 from bernstein_cli.agent_run import lane_document
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_formats.canonical import JsonValue
 from bernstein_orchestrator.options import RunOptions
 from bernstein_orchestrator.progress import INTERRUPTED, ReplayResult, RunResult
@@ -88,7 +89,8 @@ def advice_lines(result: RunResult, options: RunOptions) -> Iterator[str]:
     yield f"  bernstein replay {run_id} --verify{sdd}"
     if result.replay is None:
         yield f"  bernstein replay {run_id} --re-derive{sdd}"
-        yield f"  bernstein verify run {run_id} --signing-key-path KEY.pem{workdir}"
+        key = "" if in_fleet(options.sdd_dir) else " --signing-key-path KEY.pem"
+        yield f"  bernstein verify run {run_id}{key}{workdir}"
     elif not result.replay.heads_equal:
         yield f"  bernstein replay diff {result.replay.replay_of} {run_id}{sdd}"
 
