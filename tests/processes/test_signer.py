@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TypeVar
 
 import grpc
 import pytest
+from tests.software_token import SoftwareToken, make_token
 
 from bernstein_api.signer.v1 import signer_pb2 as pb
 from bernstein_api.signer.v1 import signer_pb2_grpc as grpc_pb
@@ -412,7 +414,7 @@ def test_journal_bytes_after_the_spine_are_refused(world: World):
 
 def test_without_a_usable_receipt_key_runs_are_still_sealed(world: World):
     signer = world.resident()
-    with pytest.raises(KeyUnusable, match="receipt_key_file"):
+    with pytest.raises(KeyUnusable, match="set receipt_key under"):
         signer.receipt(rows(1), 1)
     assert signer.seal(rows(1)).row_count == 1
     end(signer.process)
@@ -562,3 +564,141 @@ def test_no_other_process_may_look_into_a_signer():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "0 0o77\n"
+
+
+# --- keys that are elsewhere ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> SoftwareToken:
+    made = make_token(tmp_path / "token", "fleet")
+    for name in ("receipts", "seals"):
+        made.make_key(name)
+    return made
+
+
+def in_token(token: SoftwareToken, **more: str) -> dict[str, str]:
+    return {
+        "SOFTHSM2_CONF": str(token.configuration),
+        "BERNSTEIN_SVC_SIGNER_RECEIPT_KEY": token.uri("receipts", **more),
+        "BERNSTEIN_SVC_SIGNER_SEAL_KEY": token.uri("seals"),
+    }
+
+
+def test_seals_and_receipts_are_signed_in_a_token(world: World, token: SoftwareToken):
+    signer = world.resident(**in_token(token))
+    seal = parse_seal(signer.seal(rows(2)).seal_json)
+    response = signer.receipt(rows(2), 2)
+
+    assert verify_receipt(signed_receipt(response, rows(2)), PublicKey(response.public_key)).ok
+    assert response.key_id == "receipts"
+    published = (world.places.secrets_dir / "seal-key.pub.pem").read_bytes()
+    check_seal(seal, parse_public_pem(published))
+    assert {each.name for each in world.ledger.parent.iterdir()} == {"ledger.jsonl"}
+
+
+def test_a_signer_that_has_sealed_takes_no_other_key_for_it(world: World, token: SoftwareToken):
+    signer = world.resident()
+    signer.seal(rows(1))
+    end(signer.process)
+    assert world.start(str(world.places.sdd_dir), environ=in_token(token)).wait(20) == 1
+    assert "names another key" in world.log_text
+
+
+def test_a_policy_is_asked_for_seals_and_receipts_and_again_when_it_changes(world: World):
+    path = world.folder / "policy.toml"
+    rule = '[[allow]]\nwhat = ["seal"]\norigins = ["*"]\nruns = ["*"]\n'
+    path.write_text(rule)
+    signer = world.resident(
+        BERNSTEIN_SVC_SIGNER_POLICY_FILE=str(path),
+        BERNSTEIN_SVC_SIGNER_RECEIPT_KEY=str(world.key_file()),
+    )
+    signer.seal(rows(1))
+    with pytest.raises(NotAllowed, match="no rule for a receipt"):
+        signer.receipt(rows(1), 1)
+    path.write_text(rule.replace('"seal"', '"seal", "receipt"'))
+    give_up = time.monotonic() + 15
+    while True:
+        try:
+            signer.receipt(rows(1), 1)
+            break
+        except NotAllowed:
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+
+
+CANARIES = ("canary-pin-4711", "canary-passphrase", "canary-seed")
+
+
+def test_no_key_passphrase_or_pin_is_told_whatever_fails(world: World, token: SoftwareToken):
+    """Wrong PINs and passphrases, encrypted and broken keys, a token that is gone."""
+    secret = world.folder / "secret"
+    secret.write_text("canary-passphrase\n")
+    broken = world.folder / "broken.pem"
+    broken.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\ncanary-seed\n-----END\n")
+    variable = "BERNSTEIN_SVC_SIGNER_RECEIPT_KEY"
+    told = []
+    for more in (
+        {variable: token.uri("absent")},
+        {variable: token.uri("receipts", serial="gone")},
+        {variable: token.uri("receipts", pin=f"file:{secret}")},
+        {variable: str(broken), "BERNSTEIN_SVC_SIGNER_RECEIPT_PASSPHRASE_FILE": str(secret)},
+        {variable: str(secret)},
+    ):
+        signer = world.resident(SOFTHSM2_CONF=str(token.configuration), **more)
+        with pytest.raises(BernsteinError) as caught:
+            signer.receipt(rows(1), 1)
+        told.append(f"{caught.value.message} {caught.value.metadata}")
+        process = Path(f"/proc/{signer.process.pid}")
+        told += [(process / each).read_text(errors="replace") for each in ("cmdline", "environ")]
+        end(signer.process)
+    for each in (*told, world.log_text):
+        assert not [canary for canary in CANARIES if canary in each]
+    assert "Traceback" not in world.log_text
+
+
+# An ordinary user, who owns nothing that these tests need.
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_another_process_of_the_same_user_can_not_attach_or_read_its_memory():
+    """Two processes of an ordinary user: one is protected, the other tries."""
+    become = f"import ctypes, os, sys\nos.setgid({NOBODY}); os.setuid({NOBODY})\n"
+    program = (
+        "from bernstein_runtime.protection import protect\n" + become +
+        # 4 is PR_SET_DUMPABLE, which a change of user took away.
+        "ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)\n"
+        "sys.argv[1] == 'protected' and protect()\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    attack = (
+        become + "pid = int(sys.argv[1])\n"
+        # 16 is PTRACE_ATTACH.
+        "attached = ctypes.CDLL(None).ptrace(16, pid, 0, 0) == 0\n"
+        "try:\n"
+        "    read = bool(open(f'/proc/{pid}/mem', 'rb'))\n"
+        "except OSError:\n"
+        "    read = False\n"
+        "print(attached, read)\n"
+    )
+    answers = {}
+    for kind in ("open", "protected"):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as victim:
+            assert victim.stdout is not None
+            assert victim.stdout.readline() == b"ready\n"
+            tried = subprocess.run(
+                [sys.executable, "-c", attack, str(victim.pid)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            answers[kind] = tried.stdout
+            victim.kill()
+    assert answers["protected"] == "False False\n"
+    assert "True" in answers["open"]  # so the attack is one
