@@ -20,6 +20,7 @@ from bernstein_formats.errors import BernsteinError, RunNotFound, StoreFailed, U
 from bernstein_importer.importer import Importer, Looks
 from bernstein_importer.outcome import Outcome, Status, Subject, told
 from bernstein_runtime.clock import Clock
+from bernstein_runtime.metrics import IMPORT_FAILING, IMPORT_LOOKED
 
 POLL_SECONDS: Final = 0.5
 # So long nobody wrote: what has ended is sealed.
@@ -83,6 +84,10 @@ class Following:
                 return
             if watched.retry_at <= now:
                 yield from self._look_at(watched)
+        if not self._stop.is_set():
+            IMPORT_LOOKED.set(self._clock.now_seconds())
+            failed = (each.status is Status.FAILED for each in self._told.values())
+            IMPORT_FAILING.set(sum(failed))
 
     def _listed(self) -> Iterator[Outcome]:
         """Begin with what is new in the source, and let go of what is gone there."""

@@ -9,7 +9,7 @@ from bernstein_formats.errors import InvalidInput
 
 BASE_PORT: Final = 7431
 # In the order of their ports.
-SERVICES: Final = ("journal", "recorder", "rederiver", "signer", "gateway", "proxy")
+SERVICES: Final = ("journal", "recorder", "rederiver", "signer", "gateway", "proxy", "import")
 _BRACKETED: Final = re.compile(
     r"\[(?P<host>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\](?::(?P<port>[0-9]{1,5}))?"
 )

@@ -34,7 +34,7 @@ SECONDS: Final = (
     60,
 )
 GRPC: Final = ("journal", "recorder", "rederiver", "signer")
-ALL: Final = (*GRPC, "gateway", "proxy")
+ALL: Final = (*GRPC, "gateway", "proxy", "import")
 
 
 class Kind(Enum):
@@ -169,6 +169,19 @@ STORE_RETRIES = Metric(
 OPEN_LANES = Metric(Kind.GAUGE, "bernstein_open_lanes", "Lanes of agents.", ("proxy",))
 EXCHANGES = Metric(
     Kind.COUNTER, "bernstein_exchanges_total", "Requests of agents that were recorded.", ("proxy",)
+)
+IMPORT_LOOKED = Metric(
+    Kind.GAUGE,
+    "bernstein_import_looked_at_seconds",
+    "Unix time when all that was new in the source had been looked at and sent on; it stands still"
+    " while the services are away.",
+    ("import",),
+)
+IMPORT_FAILING = Metric(
+    Kind.GAUGE,
+    "bernstein_import_failing",
+    "Runs and sessions of the source that could not be taken in when they were looked at last.",
+    ("import",),
 )
 TABLE: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from bernstein_formats.errors import InvalidInput
@@ -27,7 +26,6 @@ from bernstein_runtime.tls import expires_at, tls_files
 
 SECONDS: Final = 5.0
 TEXT: Final = "text/plain; charset=utf-8"
-log = structlog.get_logger()
 
 
 class _Pages(BaseHTTPRequestHandler):
@@ -100,7 +98,6 @@ def pages(
         ) from error
     thread = threading.Thread(target=server.serve_forever, name="pages", daemon=True)
     thread.start()
-    log.info("observed", address=endpoint.address(service))
     try:
         yield
     finally:

@@ -12,18 +12,16 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from bernstein_formats.errors import BernsteinError, InvalidInput
-from bernstein_runtime import metrics
 from bernstein_runtime.config import (
     AccessConfig,
     ListenConfig,
-    MetricsConfig,
     SupervisorConfig,
     load_table,
 )
@@ -31,6 +29,7 @@ from bernstein_runtime.connector import Connector, connector_for
 from bernstein_runtime.endpoint import Endpoint, is_loopback, parse_endpoint
 from bernstein_runtime.lock import LockFile
 from bernstein_runtime.logs import configure_logs
+from bernstein_runtime.observed import observed
 from bernstein_runtime.origin import origin_of
 from bernstein_runtime.places import Places, make_state, places_for
 from bernstein_runtime.readiness import Readiness
@@ -44,7 +43,6 @@ from bernstein_runtime.traced import traced
 
 # A service whose supervisor was killed finishes its calls before it gives the lock up.
 LOCK_WAIT_SECONDS = 12.0
-METRICS_BASE_PORT = 7441
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +109,7 @@ class Started:
 
     def observed(self) -> AbstractContextManager[None]:
         """While it lasts Prometheus and probes find what `[metrics]` promises them."""
-        config = load_table(MetricsConfig, "metrics", self.places.state_dir, self.environ)
-        if not config.endpoint:
-            return nullcontext()
-        endpoint = parse_endpoint(config.endpoint, "[metrics] endpoint", METRICS_BASE_PORT)
-        metrics.enable(self.name)
-        from bernstein_runtime.observation import pages  # noqa: PLC0415 - needs what may be absent
-
-        return pages(endpoint, self.name, self.readiness, self.places, self.environ)
+        return observed(self.name, self.readiness, self.places, self.environ)
 
     def traced(self) -> AbstractContextManager[None]:
         """While it lasts a collector is told what `[tracing]` promises it."""

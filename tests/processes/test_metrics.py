@@ -5,18 +5,21 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.conftest import Project
 from tests.fleet import free_base_port
+from tests.follower import following
 from tests.observed import HOST, Observed
 
 from bernstein_client.connection import Services
 from bernstein_client.proxy import LaneWanted, ProxyClient
 from bernstein_client.recorder import Provider
 from bernstein_formats.errors import InvalidInput, ReplayMissError, RunNotFound
+from bernstein_formats.event_journal import START, next_row
 from bernstein_runtime.channel import open_channel
 from bernstein_runtime.metrics import TABLE
 from bernstein_tour.model_server import ModelServer
@@ -79,17 +82,48 @@ def ask(services: Services, session_id: str, prompt: str) -> None:
 
 
 def test_every_documented_metric_is_shown_by_its_services(
-    services: Services, observed: Observed
+    services: Services, observed: Observed, project: Project, tmp_path: Path
 ) -> None:
     names = {each for metric in TABLE for each in metric.services}
-    for name in names:
+    for name in names - {"import"}:
         services.supervisor.ensure(name)
+    run = source_of_a_run(tmp_path)
+    with following(project, tmp_path / "peer") as follower:
+        follower.until(run_id=run.name)
+        every_metric_is_shown(observed, names)
 
+
+def every_metric_is_shown(observed: Observed, names: set[str]) -> None:
     for name in names:
         shown = observed.names(name)
         wanted = {m.name: m.kind.value.lower() for m in TABLE if name in m.services}
         assert wanted.items() <= shown.items()
         assert not {each for each in shown if each.startswith("bernstein_")} - wanted.keys()
+
+
+def source_of_a_run(tmp_path: Path) -> Path:
+    """The folder of a run of the peer."""
+    run = tmp_path / "peer" / ".sdd" / "runs" / "20261201-000000"
+    run.mkdir(parents=True)
+    line, _ = next_row(START, "run_started", b"{}", 1.5, 0.25)
+    (run / "journal.jsonl").write_bytes(line + b"\n")
+    return run
+
+
+def test_a_follower_says_when_it_looked_last_and_what_fails(
+    project: Project, observed: Observed, tmp_path: Path
+) -> None:
+    run = source_of_a_run(tmp_path)
+    with following(project, tmp_path / "peer") as follower:
+        follower.until(run_id=run.name)
+        eventually(lambda: observed.value("import", "bernstein_import_looked_at_seconds") > 0)
+        first = observed.value("import", "bernstein_import_looked_at_seconds")
+        eventually(lambda: observed.value("import", "bernstein_import_looked_at_seconds") > first)
+        assert abs(first - time.time()) < 60
+        assert observed.value("import", "bernstein_import_failing") == 0
+        assert observed.get("import", "/readyz") == (200, "ready\n")
+        (run / "journal.jsonl").write_bytes(b'{"event": "forged"}\n')
+        eventually(lambda: observed.value("import", "bernstein_import_failing") == 1)
 
 
 def test_what_the_journal_does_is_counted(

@@ -14,7 +14,7 @@ import yaml
 
 from bernstein_runtime import config
 from bernstein_runtime.endpoint import SERVICES
-from bernstein_runtime.process import METRICS_BASE_PORT
+from bernstein_runtime.observed import BASE_PORT
 
 TOP = Path(__file__).parents[2]
 DEPLOY = TOP / "deploy"
@@ -136,7 +136,7 @@ def test_what_compose_refers_to_is_there() -> None:
 
 def test_each_service_is_probed_where_it_answers_probes() -> None:
     for name in SERVICES[:5]:
-        port = METRICS_BASE_PORT + SERVICES.index(name)
+        port = BASE_PORT + SERVICES.index(name)
         (_, _, _, code) = OURS[name]["healthcheck"]["test"]
         assert f"http://127.0.0.1:{port}/livez" in code
 

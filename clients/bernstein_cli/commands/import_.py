@@ -20,6 +20,8 @@ from bernstein_importer.importer import Importer
 from bernstein_importer.outcome import Outcome, Status
 from bernstein_importer.source import Source, check_apart, find_source
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.observed import observed
+from bernstein_runtime.readiness import Readiness
 
 
 @click.command("import")
@@ -56,7 +58,10 @@ def import_(*, folder: Path, follow: bool, run_id: str, sdd_dir: Path, as_json: 
     with Services(sdd_dir) as services:
         importer = Importer(source, services, run_id)
         if follow:
-            return _followed(importer, as_json=as_json)
+            readiness = Readiness()
+            with observed("import", readiness, services.places, os.environ):
+                readiness.watch(lambda: None)
+                return _followed(importer, as_json=as_json)
         outcomes = _told(importer.import_all(), as_json=as_json)
     if as_json:
         document(_report(source, sdd_dir, outcomes))
