@@ -29,7 +29,7 @@ class Follower:
         argv = [sys.executable, "-m", "bernstein_cli", "import", "--follow", str(self._source)]
         return subprocess.Popen(
             [*argv, "--sdd-dir", str(self._project.sdd), "--json"],
-            env={**self._project.environ, "PYTHONUNBUFFERED": "1"},
+            env=dict(self._project.environ),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )

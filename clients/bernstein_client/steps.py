@@ -1,11 +1,12 @@
 """Agents' step journals, as programs see them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
 from bernstein_client.service_channel import ServiceChannel
 from bernstein_formats.canonical import JsonValue, spelled
+from bernstein_runtime import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,25 @@ class StepsClient:
         return self._connection.call(
             self._stub.AppendStepRows, request, "AppendStepRows"
         ).size_bytes
+
+    def import_blob(self, agent_id: str, digest: str, read: Callable[[], Iterator[bytes]]) -> bool:
+        """Store a blob of a session; whether it was new. `read` gives its bytes, from the start.
+
+        Raises NotFound for a session that is not there, InvalidInput for other bytes.
+        """
+
+        def pieces() -> Iterator[journal_pb2.ImportBlobRequest]:
+            yield journal_pb2.ImportBlobRequest(agent_id=agent_id, digest=digest)
+            for data in read():
+                yield journal_pb2.ImportBlobRequest(data=data)
+
+        answer = self._connection.call(
+            lambda _, timeout: self._stub.ImportBlob(pieces(), timeout=timeout),
+            None,
+            "ImportBlob",
+            limits.LONG_CALL_TIMEOUT_SECONDS,
+        )
+        return answer.is_new
 
     def _append(
         self, request: journal_pb2.AppendStepsRequest, steps: Sequence[Step]

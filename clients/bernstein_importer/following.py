@@ -23,8 +23,10 @@ from bernstein_runtime.clock import Clock
 from bernstein_runtime.metrics import IMPORT_FAILING, IMPORT_LOOKED
 
 POLL_SECONDS: Final = 0.5
-# So long nobody wrote: what has ended is sealed.
-REST_SECONDS: Final = 10.0
+# So long nobody wrote: what says that it has ended is sealed. All else comes to rest later than the
+# peer's orchestrator writes its next row when it is idle, since that costs a look at all rows.
+END_SECONDS: Final = 10.0
+REST_SECONDS: Final = 60.0
 # Everything that rests is glanced at once in this time, as long as it is not too much.
 ROUND_SECONDS: Final = 60.0
 GLANCES_MAX: Final = 100
@@ -141,7 +143,8 @@ class Following:
             return
         watched.failures = 0
         looks = self._importer.looks(subject)
-        if now - watched.changed_at < REST_SECONDS and not self._is_old(looks):
+        quiet_seconds = END_SECONDS if self._importer.has_ended(subject) else REST_SECONDS
+        if now - watched.changed_at < quiet_seconds and not self._is_old(looks, quiet_seconds):
             return
         outcome = self._importer.rest(subject)
         if outcome is not None:
@@ -183,12 +186,12 @@ class Following:
         watched.failures += 1
         watched.retry_at = now + min(POLL_SECONDS * 2**watched.failures, RETRY_SECONDS_MAX)
 
-    def _is_old(self, looks: Looks) -> bool:
+    def _is_old(self, looks: Looks, quiet_seconds: float) -> bool:
         """Whether nobody has written for long: at the start, most of what is there rests."""
         newest = max((look.changed_ns for look in looks if look is not None), default=None)
         if newest is None:
             return False
-        return self._clock.now_seconds() - newest / 1e9 >= REST_SECONDS
+        return self._clock.now_seconds() - newest / 1e9 >= quiet_seconds
 
     def _news(self, outcome: Outcome) -> Iterator[Outcome]:
         before = self._told.get(outcome.subject)

@@ -47,6 +47,7 @@ class _Seen:
 
     shipments: dict[Part, Shipment] = field(default_factory=dict)
     journal: JournalGrowth | None = None
+    steps: StepsGrowth | None = None
     is_open: bool = False
     is_sealed: bool = False
     # How the files looked when there was nothing more to do about them.
@@ -86,6 +87,11 @@ class Importer:
     def places(self) -> Looks:
         """How the folders look that runs and sessions are found in."""
         return tuple(map(self._source.glance, (paths.RUNS_FOLDER, paths.STEPS_FOLDER)))
+
+    def has_ended(self, subject: Subject) -> bool:
+        """Whether it says of itself that it has, as far as it was taken."""
+        seen = self._seen.get(subject)
+        return seen is not None and seen.journal is not None and seen.journal.is_completed
 
     def is_settled(self, subject: Subject) -> bool:
         """Whether there is nothing to do about it until its files change."""
@@ -172,9 +178,20 @@ class Importer:
                     shipment = seen.shipments[part] = Shipment(self._target(subject, part, seen))
                 is_sealed = seen.is_sealed and part is Part.JOURNAL
                 new_bytes += shipment.advance(file, is_sealed=is_sealed)
+        if isinstance(subject, Session) and seen.steps is not None:
+            self._ship_blobs(subject, seen.steps.blobs)
         changed = Status.NEW if is_new else Status.EXTENDED
         status = changed if new_bytes else Status.UP_TO_DATE
         return self._outcome(subject, seen, status, new_bytes)
+
+    def _ship_blobs(self, session: Session, digests: set[str]) -> None:
+        """Those that the rows name; one that the source lacks is missing here, too."""
+        while digests:
+            digest = digests.pop()
+            name = paths.blob_path(digest)
+            if self._source.look(name) is not None:
+                read = partial(self._source.pieces, name)
+                self._project.steps.import_blob(session.agent_id, digest, read)
 
     def _outcome(self, subject: Subject, seen: _Seen, status: Status, new_bytes: int) -> Outcome:
         rows = {part: shipment.rows for part, shipment in seen.shipments.items()}
@@ -221,9 +238,10 @@ class Importer:
     def _target(self, subject: Subject, part: Part, seen: _Seen) -> Target:
         if isinstance(subject, Session):
             append = partial(self._project.steps.append_rows, subject.agent_id)
-            growth = StepsGrowth(subject.agent_id)
+            seen.steps = StepsGrowth(subject.agent_id)
             owner = f"the step journal of agent {subject.agent_id}"
-            return Target(owner, partial(append, 0, b""), append, growth, takes_split_lines=True)
+            size = partial(append, 0, b"")
+            return Target(owner, size, append, seen.steps, takes_split_lines=True)
         owner = f"run {subject.run_id}"
         if part is Part.CALLS:
             recorder = self._project.recorder

@@ -1,6 +1,6 @@
 """What an import did with each run, and what it needs of the services, as values and protocols."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -33,6 +33,9 @@ class Steps(Protocol):
     def append_rows(
         self, agent_id: str, start_offset: int, data: bytes, prefix_sha256: bytes | None = None
     ) -> int: ...
+    def import_blob(
+        self, agent_id: str, digest: str, read: Callable[[], Iterator[bytes]]
+    ) -> bool: ...
 
 
 class Recorder(Protocol):

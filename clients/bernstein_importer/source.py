@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bernstein_formats import paths
-from bernstein_formats.errors import BernsteinError, InvalidInput, LimitExceeded, StoreFailed
+from bernstein_formats.errors import (
+    BernsteinError,
+    ForeignWriter,
+    InvalidInput,
+    LimitExceeded,
+    StoreFailed,
+)
+from bernstein_runtime.limits import PIECE_BYTES_MAX
 from bernstein_runtime.regular_file import regular_files_below
 
 METADATA_BYTES_MAX = 1024 * 1024
@@ -99,6 +106,14 @@ class Source:
             if not stat.S_ISREG(facts.st_mode):
                 raise InvalidInput(f"{path} is not a regular file; it is not read", path=path)
             yield SourceFile(path, file, _look(facts))
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """A file whole, in pieces as large as a request takes. Raises ForeignWriter."""
+        with self.open(name) as file:
+            if file is None:
+                raise ForeignWriter(f"{self.sdd_dir / name} was removed while it was copied")
+            for start in range(0, file.look.size, PIECE_BYTES_MAX):
+                yield file.read(start, min(file.look.size, start + PIECE_BYTES_MAX))
 
     def small(self, name: str) -> bytes:
         """A small file whole; empty when there is none."""

@@ -148,13 +148,12 @@ class StepsGrowth:
         self._where = f"agent {agent_id}"
         self._tail = Continuation(self._where)
         self._lines = 0
-        # Digests in the rows that were taken last.
-        self.blobs: frozenset[str] = frozenset()
+        # Digests in the rows that were taken, for whoever takes them out.
+        self.blobs: set[str] = set()
 
     def take(self, data: bytes) -> Grown:
         self._tail.torn_line = None  # it waited, and is here again
         size = good = count = 0
-        blobs: set[str] = set()
         broken = None
         for number, line in enumerate(_lines(data), 1):
             size += len(line)
@@ -170,8 +169,7 @@ class StepsGrowth:
             if rows:
                 good, count = size, number
             for row in rows:
-                blobs.update(_digests(row))
-        self.blobs = frozenset(blobs)
+                self.blobs.update(_digests(row))
         self._lines += count
         return Grown(good, count, broken)
 

@@ -51,6 +51,7 @@ _WRITE: Final = (
         "FinishRun",
         "AppendSteps",
         "AppendStepRows",
+        "ImportBlob",
         "BuildReceipt",
         "AppendSpineEntry",
     )

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import grpc
@@ -254,6 +255,18 @@ class JournalService(MacCalls, CareCalls):
     ) -> journal_pb2.AppendStepRowsResponse:
         size = self._verbatim.append_steps(request.agent_id, _piece(request))
         return journal_pb2.AppendStepRowsResponse(size_bytes=size)
+
+    def ImportBlob(
+        self,
+        request_iterator: Iterator[journal_pb2.ImportBlobRequest],
+        context: grpc.ServicerContext,
+    ) -> journal_pb2.ImportBlobResponse:
+        first = next(request_iterator, None)
+        if first is None:
+            raise InvalidInput("an empty stream names no blob", field="digest")
+        parts = (each.data for each in chain([first], request_iterator))
+        is_new = self._steps.take_in_blob(first.agent_id, first.digest, parts)
+        return journal_pb2.ImportBlobResponse(is_new=is_new)
 
     def ReadSteps(
         self, request: journal_pb2.ReadStepsRequest, context: grpc.ServicerContext

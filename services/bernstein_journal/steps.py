@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from bernstein_formats import paths
 from bernstein_formats.errors import (
@@ -74,6 +75,19 @@ class StepJournals:
             raise _not_found(agent_id)
         return self._store.read(name, start_offset, size)
 
+    def take_in_blob(self, agent_id: str, digest: str, parts: Iterator[bytes]) -> bool:
+        """Store a blob of a session unless it is there; whether it was not.
+
+        Raises NotFound for a session that is not there, InvalidInput for bytes of another digest.
+        """
+        name = paths.blob_path(digest)
+        if self._store.size(paths.steps_path(agent_id)) is None:
+            raise _not_found(agent_id)
+        if self._store.size(name) is not None:
+            return False
+        self._store.put_parts(name, _hashing_to(digest, parts))
+        return True
+
     def close(self) -> None:
         """Let go of the files; no call is in flight any more."""
         for session in self._sessions.values():
@@ -124,6 +138,19 @@ class StepJournals:
             raise _not_found(agent_id)
         if not size:
             raise _never_began(agent_id)
+
+
+def _hashing_to(digest: str, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The same parts; InvalidInput behind the last one where they are not what the digest says."""
+    found = sha256()
+    for part in parts:
+        found.update(part)
+        yield part
+    if found.hexdigest() != digest:
+        raise InvalidInput(
+            f"the bytes of blob {digest} hash to {found.hexdigest()}; it is not stored",
+            digest=digest,
+        )
 
 
 def _check_start(request: AppendSteps, log: StepLog) -> None:

@@ -1,5 +1,6 @@
 """What the peer's own writers write is followed while they do, and arrives byte for byte."""
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,13 @@ class Written:
         self.rows += len(events)
 
     def step(self) -> None:
-        step = {"input_hash": "0" * 64, "model": "mock", "prompt": "p", "tool_call": None,
-                "tool_result": {"n": self.steps}}  # fmt: skip
+        blob = f"screenshot {self.steps}".encode()
+        digest = sha256(blob).hexdigest()
+        path = self.sdd / paths.blob_path(digest)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(blob)
+        step = {"input_hash": digest, "model": "mock", "prompt": "p", "tool_call": None,
+                "tool_result": {"n": self.steps}, "blob_refs": [digest]}  # fmt: skip
         folder = self.sdd / paths.steps_folder(AGENT)
         self.peer.ask({"steps": [step], "folder": str(folder)})
         self.steps += 1
@@ -48,7 +54,8 @@ class Written:
             paths.spine_path(RUN_ID),
             paths.steps_path(AGENT),
         )
-        return {name: (self.sdd / name).read_bytes() for name in names}
+        blobs = (f"cas/{path.parent.name}/{path.name}" for path in self.sdd.glob("cas/*/*"))
+        return {name: (self.sdd / name).read_bytes() for name in (*names, *blobs)}
 
 
 def test_a_run_of_the_peer_is_followed_while_it_is_written(

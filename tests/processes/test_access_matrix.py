@@ -43,6 +43,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "PruneRuns": "___o_",
         "AppendSteps": "w__o_",
         "AppendStepRows": "w__o_",
+        "ImportBlob": "w__o_",
         "ReadSteps": "wrao_",
         "BuildReceipt": "w__o_",
         "AppendSpineEntry": "w__o_",

@@ -13,7 +13,13 @@ from tests.direct_project import DirectProject
 from bernstein_formats import paths
 from bernstein_formats.errors import LedgerRefused, Unavailable
 from bernstein_formats.event_journal import START, ChainHead, next_row
-from bernstein_importer.following import GLANCES_MAX, REST_SECONDS, ROUND_SECONDS, Following
+from bernstein_importer.following import (
+    END_SECONDS,
+    GLANCES_MAX,
+    REST_SECONDS,
+    ROUND_SECONDS,
+    Following,
+)
 from bernstein_importer.importer import Importer
 from bernstein_importer.outcome import Outcome, Status
 from bernstein_importer.source import Source
@@ -94,12 +100,12 @@ def test_rows_are_taken_as_they_come_and_each_change_is_told_once(world: World) 
 def test_a_run_that_says_it_has_ended_is_sealed_once_nobody_writes_any_more(world: World) -> None:
     world.peer.append("r1", "run_started", "run_completed")
     assert world.statuses() == [("r1", "new")]
-    assert world.statuses(REST_SECONDS - 1) == []
+    assert world.statuses(END_SECONDS - 1) == []
     world.peer.append("r1", "run_quiescence")
     assert world.statuses() == [("r1", "extended")]
-    assert world.statuses(REST_SECONDS - 1) == []
+    assert world.statuses(END_SECONDS - 1) == []
     assert world.statuses(1) == [("r1", "sealed")]
-    assert world.statuses(2 * REST_SECONDS) == []
+    assert world.statuses(2 * END_SECONDS) == []
 
 
 def test_a_run_that_never_ended_is_not_sealed(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,7 @@ def _followed(importer: Importer, *, as_json: bool) -> int:
             if as_json:
                 say(json_line(asdict(outcome)))
             _tell(outcome, as_json=as_json)
+            sys.stdout.flush()  # whoever reads it may be a log, for days
     return exit_codes.OK
 
 

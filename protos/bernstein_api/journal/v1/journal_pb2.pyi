@@ -1406,6 +1406,58 @@ class AppendStepRowsResponse(_message.Message):
 Global___AppendStepRowsResponse: _TypeAlias = AppendStepRowsResponse  # noqa: Y015
 
 @_typing.final
+class ImportBlobRequest(_message.Message):
+    """Request for ImportBlob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent or session. In the first message only, like `digest`."""
+    digest: _builtins.str
+    """SHA-256 of the blob, 64 lower-case hexadecimal digits."""
+    data: _builtins.bytes
+    """Its next bytes, at most 3 MiB."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "data", b"data", "digest", b"digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportBlobRequest: _TypeAlias = ImportBlobRequest  # noqa: Y015
+
+@_typing.final
+class ImportBlobResponse(_message.Message):
+    """Response for ImportBlob."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_NEW_FIELD_NUMBER: _builtins.int
+    is_new: _builtins.bool
+    """Whether it was not there before."""
+    def __init__(
+        self,
+        *,
+        is_new: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_new", b"is_new"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportBlobResponse: _TypeAlias = ImportBlobResponse  # noqa: Y015
+
+@_typing.final
 class ReadStepsRequest(_message.Message):
     """Request for ReadSteps."""
 

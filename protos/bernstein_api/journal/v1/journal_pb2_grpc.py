@@ -121,6 +121,11 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsResponse.FromString,
                 _registered_method=True)
+        self.ImportBlob = channel.stream_unary(
+                '/bernstein_api.journal.v1.JournalService/ImportBlob',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportBlobRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportBlobResponse.FromString,
+                _registered_method=True)
         self.ReadSteps = channel.unary_stream(
                 '/bernstein_api.journal.v1.JournalService/ReadSteps',
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ReadStepsRequest.SerializeToString,
@@ -313,6 +318,15 @@ class JournalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ImportBlob(self, request_iterator, context):
+        """Takes in a blob that steps of a session refer to. One that is there already is not read again:
+        the answer comes at once. Fails with NOT_FOUND (no such session), INVALID_INPUT (the bytes do
+        not hash to the digest), DISK_FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReadSteps(self, request, context):
         """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND.
         """
@@ -482,6 +496,11 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.AppendStepRows,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsResponse.SerializeToString,
+            ),
+            'ImportBlob': grpc.stream_unary_rpc_method_handler(
+                    servicer.ImportBlob,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportBlobRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportBlobResponse.SerializeToString,
             ),
             'ReadSteps': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadSteps,
@@ -995,6 +1014,33 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/AppendStepRows',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendStepRowsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportBlob(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/bernstein_api.journal.v1.JournalService/ImportBlob',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportBlobRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.ImportBlobResponse.FromString,
             options,
             channel_credentials,
             insecure,

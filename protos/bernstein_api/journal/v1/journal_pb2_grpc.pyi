@@ -96,6 +96,11 @@ class JournalServiceStub:
     """Appends stored lines of a step journal verbatim, for importers; the journal is made if need be.
     Fails with HEAD_MOVED, FOREIGN_WRITER, DISK_FULL, LIMIT_EXCEEDED, INVALID_INPUT.
     """
+    ImportBlob: _grpc.StreamUnaryMultiCallable[_journal_pb2.ImportBlobRequest, _journal_pb2.ImportBlobResponse]
+    """Takes in a blob that steps of a session refer to. One that is there already is not read again:
+    the answer comes at once. Fails with NOT_FOUND (no such session), INVALID_INPUT (the bytes do
+    not hash to the digest), DISK_FULL.
+    """
     ReadSteps: _grpc.UnaryStreamMultiCallable[_journal_pb2.ReadStepsRequest, _journal_pb2.ReadStepsResponse]
     """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
     BuildReceipt: _grpc.UnaryStreamMultiCallable[_journal_pb2.BuildReceiptRequest, _journal_pb2.BuildReceiptResponse]
@@ -203,6 +208,11 @@ class JournalServiceAsyncStub(JournalServiceStub):
     AppendStepRows: _aio.UnaryUnaryMultiCallable[_journal_pb2.AppendStepRowsRequest, _journal_pb2.AppendStepRowsResponse]  # type: ignore[assignment]
     """Appends stored lines of a step journal verbatim, for importers; the journal is made if need be.
     Fails with HEAD_MOVED, FOREIGN_WRITER, DISK_FULL, LIMIT_EXCEEDED, INVALID_INPUT.
+    """
+    ImportBlob: _aio.StreamUnaryMultiCallable[_journal_pb2.ImportBlobRequest, _journal_pb2.ImportBlobResponse]  # type: ignore[assignment]
+    """Takes in a blob that steps of a session refer to. One that is there already is not read again:
+    the answer comes at once. Fails with NOT_FOUND (no such session), INVALID_INPUT (the bytes do
+    not hash to the digest), DISK_FULL.
     """
     ReadSteps: _aio.UnaryStreamMultiCallable[_journal_pb2.ReadStepsRequest, _journal_pb2.ReadStepsResponse]  # type: ignore[assignment]
     """The stored bytes of an agent's step journal, as they are. Fails with NOT_FOUND."""
@@ -410,6 +420,17 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_journal_pb2.AppendStepRowsResponse, _abc.Awaitable[_journal_pb2.AppendStepRowsResponse]]:
         """Appends stored lines of a step journal verbatim, for importers; the journal is made if need be.
         Fails with HEAD_MOVED, FOREIGN_WRITER, DISK_FULL, LIMIT_EXCEEDED, INVALID_INPUT.
+        """
+
+    @_abc_1.abstractmethod
+    def ImportBlob(
+        self,
+        request_iterator: _MaybeAsyncIterator[_journal_pb2.ImportBlobRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.ImportBlobResponse, _abc.Awaitable[_journal_pb2.ImportBlobResponse]]:
+        """Takes in a blob that steps of a session refer to. One that is there already is not read again:
+        the answer comes at once. Fails with NOT_FOUND (no such session), INVALID_INPUT (the bytes do
+        not hash to the digest), DISK_FULL.
         """
 
     @_abc_1.abstractmethod
