@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 
 import grpc
@@ -15,7 +14,6 @@ from bernstein_formats.errors import InvalidInput, LimitExceeded
 from bernstein_formats.journal_diff import diff_journals
 from bernstein_formats.journal_verify import rebuild_state
 from bernstein_formats.run_choice import LATEST
-from bernstein_formats.session_journal import parse_step
 from bernstein_journal.care_service import CareCalls
 from bernstein_journal.copies import Copies
 from bernstein_journal.creation import RunMaker
@@ -33,9 +31,9 @@ from bernstein_journal.sealing import Sealer
 from bernstein_journal.signer import Signer, once_signer
 from bernstein_journal.spine_seal import SpineSealer
 from bernstein_journal.step_events import StepEvents
-from bernstein_journal.step_log import AppendSteps
+from bernstein_journal.step_service import StepCalls, piece_of
 from bernstein_journal.steps import StepJournals
-from bernstein_journal.verbatim import Piece, VerbatimLogs
+from bernstein_journal.verbatim import VerbatimLogs
 from bernstein_journal.verification import RunVerification, Verifier
 from bernstein_journal.watchers import Watchers
 from bernstein_journal.writer import Writer
@@ -51,7 +49,7 @@ PARTS = {
 }
 
 
-class JournalService(MacCalls, CareCalls):
+class JournalService(MacCalls, StepCalls, CareCalls):
     """Each method is one call of the contract, described there."""
 
     def __init__(
@@ -130,7 +128,7 @@ class JournalService(MacCalls, CareCalls):
             raise InvalidInput("say which file the rows belong to: kind is not set", field="kind")
         paths.check_run_id(request.run_id)
         name = PARTS[request.kind](request.run_id)
-        size = self._verbatim.append(request.run_id, name, _piece(request))
+        size = self._verbatim.append(request.run_id, name, piece_of(request))
         return journal_pb2.AppendRowsResponse(size_bytes=size)
 
     def FinishRun(
@@ -224,56 +222,6 @@ class JournalService(MacCalls, CareCalls):
             note="; ".join(found.notes),
         )
 
-    def AppendSteps(
-        self, request: journal_pb2.AppendStepsRequest, context: grpc.ServicerContext
-    ) -> journal_pb2.AppendStepsResponse:
-        check_request_id(request.request_id)
-        if not 1 <= len(request.steps_json) <= limits.BATCH_EVENTS_MAX:
-            raise LimitExceeded(
-                f"{len(request.steps_json)} steps; a request takes 1 to {limits.BATCH_EVENTS_MAX}"
-            )
-        appended = self._steps.append(
-            AppendSteps(
-                agent_id=request.agent_id,
-                steps=list(map(parse_step, request.steps_json)),
-                request_id=request.request_id,
-                expected_head=request.expected_head_hash.hex()
-                if request.HasField("expected_head_hash")
-                else None,
-                start=request.start,
-            )
-        )
-        self._step_events.tell(request.agent_id, appended)
-        return journal_pb2.AppendStepsResponse(
-            first_seq=appended.first_seq,
-            head_hash=bytes.fromhex(appended.head_hash),
-            step_count=appended.step_count,
-        )
-
-    def AppendStepRows(
-        self, request: journal_pb2.AppendStepRowsRequest, context: grpc.ServicerContext
-    ) -> journal_pb2.AppendStepRowsResponse:
-        size = self._verbatim.append_steps(request.agent_id, _piece(request))
-        return journal_pb2.AppendStepRowsResponse(size_bytes=size)
-
-    def ImportBlob(
-        self,
-        request_iterator: Iterator[journal_pb2.ImportBlobRequest],
-        context: grpc.ServicerContext,
-    ) -> journal_pb2.ImportBlobResponse:
-        first = next(request_iterator, None)
-        if first is None:
-            raise InvalidInput("an empty stream names no blob", field="digest")
-        parts = (each.data for each in chain([first], request_iterator))
-        is_new = self._steps.take_in_blob(first.agent_id, first.digest, parts)
-        return journal_pb2.ImportBlobResponse(is_new=is_new)
-
-    def ReadSteps(
-        self, request: journal_pb2.ReadStepsRequest, context: grpc.ServicerContext
-    ) -> Iterator[journal_pb2.ReadStepsResponse]:
-        for chunk in self._steps.read(request.agent_id, request.start_offset):
-            yield journal_pb2.ReadStepsResponse(data=chunk)
-
     def BuildReceipt(
         self, request: journal_pb2.BuildReceiptRequest, context: grpc.ServicerContext
     ) -> Iterator[journal_pb2.BuildReceiptResponse]:
@@ -345,11 +293,6 @@ class JournalService(MacCalls, CareCalls):
     def _packed(self, facts: RunFacts) -> journal_pb2.Run:
         located = self._store.where(paths.journal_path(facts.run_id))
         return journal_pb2.Run(journal_path=located, **asdict(facts))
-
-
-def _piece(request: journal_pb2.AppendRowsRequest | journal_pb2.AppendStepRowsRequest) -> Piece:
-    prefix = request.prefix_sha256 if request.HasField("prefix_sha256") else None
-    return Piece(request.data, request.start_offset, prefix)
 
 
 def _wanted(request: journal_pb2.BuildReceiptRequest) -> Wanted | None:
