@@ -209,6 +209,7 @@ def _alone(run: Callable[[], int], status: Any) -> int:
             _mount("proc", "/proc", "proc", _MS_NOSUID_NODEV_NOEXEC)
         return run()
     status.close()
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGTERM))
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])

@@ -20,7 +20,17 @@ from bernstein_formats.errors import InvalidInput, SandboxMissing
 # Each gives all rights within namespaces of its own, and none outside.
 _NAMESPACES: Final = (
     (
-        *("bwrap", "--unshare-user", "--unshare-net", "--cap-add", "ALL", "--dev-bind", "/", "/"),
+        *(
+            "bwrap",
+            "--die-with-parent",
+            "--unshare-user",
+            "--unshare-net",
+            "--cap-add",
+            "ALL",
+            "--dev-bind",
+            "/",
+            "/",
+        ),
         "--",
     ),
     ("unshare", "--user", "--map-current-user", "--keep-caps", "--net", "--mount", "--"),

@@ -22,7 +22,13 @@ from bernstein_client.agent_rows import AGENT_RUN
 from bernstein_client.connection import Services
 from bernstein_formats.canonical import parse_json
 from bernstein_formats.errors import BernsteinError, InvalidInput, ReplayRecordingMissingError
-from bernstein_formats.paths import RUNS_FOLDER, check_run_id, llm_http_path, metadata_path
+from bernstein_formats.paths import (
+    RUNS_FOLDER,
+    check_run_id,
+    is_run_id,
+    llm_http_path,
+    metadata_path,
+)
 from bernstein_runtime.config import NO_FLEET
 from bernstein_runtime.regular_file import read_regular
 
@@ -77,7 +83,7 @@ def replay_all(folder: Path, options: AgentOptions, *, as_json: bool) -> int:
     """Replay all; the exit code is the worst verdict's."""
     runs = _recorded_below(folder)
     with _throwaway(runs) as services:
-        outcomes = [_replayed(services, run.name, options) for run in runs]
+        outcomes = [_replayed(services, run, options) for run in runs]
     code = min((each.code for each in outcomes), key=_SEVERITY.index)
     if as_json:
         document({"exit_code": code, "runs": [each.document() for each in outcomes]})
@@ -90,9 +96,11 @@ def replay_all(folder: Path, options: AgentOptions, *, as_json: bool) -> int:
     return code
 
 
-def _replayed(services: Services, run_id: str, options: AgentOptions) -> _Outcome:
+def _replayed(services: Services, run: Path, options: AgentOptions) -> _Outcome:
+    run_id = run.name
     remark(f"run {run_id}:")
     try:
+        check_run_id(run_id)
         agent = find_agent(services, run_id)
         command = agent.environment.stored_command if agent.environment is not None else None
         if command is None:
@@ -116,8 +124,6 @@ def _recorded_below(folder: Path) -> list[Path]:
     found = [each for each in sorted(below.iterdir()) if _had_agent(each) and not _is_replay(each)]
     if not found:
         raise InvalidInput(f"no run below {below} has a recorded agent", path=below)
-    for each in found:
-        check_run_id(each.name)
     return found
 
 
@@ -140,7 +146,7 @@ def _is_replay(run: Path) -> bool:
 def _throwaway(runs: list[Path]) -> Iterator[Services]:
     with tempfile.TemporaryDirectory(prefix="bernstein-gate-") as folder:
         sdd_dir = Path(folder) / ".sdd"
-        for run in runs:
+        for run in (each for each in runs if is_run_id(each.name)):
             shutil.copytree(run, sdd_dir / RUNS_FOLDER / run.name, symlinks=True)
         with Services(sdd_dir, {**os.environ, **NO_FLEET}) as services:
             try:

@@ -22,7 +22,13 @@ from bernstein_cli.agent_process import run_agent
 from bernstein_cli.agent_run import AgentVerdict, finish_run
 from bernstein_cli.output import remark
 from bernstein_cli.signing_key import without_key
-from bernstein_client.agent_rows import Event, create_run, recorded_lane, started_event
+from bernstein_client.agent_rows import (
+    Event,
+    create_run,
+    recorded_lane,
+    recorded_run,
+    started_event,
+)
 from bernstein_client.agent_settings import for_command
 from bernstein_client.connection import Services
 from bernstein_client.proxy import LaneWanted, ProxyClient
@@ -42,8 +48,8 @@ class RecordedAgent:
 
 
 def find_agent(services: Services, run_id: str) -> RecordedAgent:
-    """Raises RunNotFound, ReplayRecordingMissingError, Conflict, RowMalformed."""
-    run_id = services.journal.get_run(run_id).run_id
+    """Raises RunNotFound, InvalidInput, ReplayRecordingMissingError, Conflict, RowMalformed."""
+    run_id = recorded_run(services, run_id)
     lane = recorded_lane(services, run_id)
     event = environment_event(services, run_id)
     environment = read_environment(services, run_id, event) if event else None

@@ -7,7 +7,12 @@ from typing import Final
 
 from bernstein_client.connection import Services
 from bernstein_formats.canonical import JsonValue, parse_json, spelled
-from bernstein_formats.errors import ChainBroken, Conflict, ReplayRecordingMissingError
+from bernstein_formats.errors import (
+    ChainBroken,
+    Conflict,
+    InvalidInput,
+    ReplayRecordingMissingError,
+)
 from bernstein_formats.journal_reader import LineBlocks, Row
 
 Event = tuple[str, Mapping[str, JsonValue]]
@@ -80,6 +85,21 @@ def read_rows(services: Services, run_id: str, *events: str) -> list[Row]:
         if any(name in line for name in names)
     )
     return [row for row in rows if isinstance(row, dict) and row.get("event") in events]
+
+
+def recorded_run(services: Services, run_id: str) -> str:
+    """The id of a run that can be replayed: no replay, which has no answers of its own.
+
+    Raises RunNotFound, InvalidInput.
+    """
+    run = services.journal.get_run(run_id)
+    if run.replay is not None:
+        raise InvalidInput(
+            f"run {run.run_id} is itself a replay, of run {run.replay.get('replay_of')}: replay"
+            " that one",
+            run_id=run.run_id,
+        )
+    return run.run_id
 
 
 def recorded_lane(services: Services, run_id: str) -> str:

@@ -61,8 +61,9 @@ def recorded(name: str, *, mode: str = "once", folder: Path | str = FOLDER) -> "
     """A context, for `with` or `async with`, that gives a Cassette; kept at FOLDER/NAME.
 
     Entering raises ReplayRecordingMissingError in mode "none" without a cassette, and what reading
-    one raises. Leaving raises ReplayMissError when a request was not in the cassette, also where
-    the code under test kept the error that its client got.
+    one raises. Leaving raises ReplayMissError when a request was not in the cassette, and
+    ReplayRecordingMissingError when its answer is lost, also where the code under test kept the
+    error that its client got.
     """
     try:
         chosen = RecordMode(mode)
@@ -119,6 +120,10 @@ class Recorded:
             raise ReplayMissError(
                 f"{self._path}: {_told(account)} Mode 'all' records the cassette anew.",
                 path=self._path,
+            ) from error
+        if account.failures and self._cassette.is_replaying:
+            raise ReplayRecordingMissingError(
+                f"{self._path} cannot be replayed: {_told(account)}", path=self._path
             ) from error
         if account.failures:
             raise StoreFailed(f"{self._path} is not written: {_told(account)}") from error

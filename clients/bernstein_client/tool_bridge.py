@@ -58,7 +58,11 @@ class ToolBridge:
     ) -> int:
         """Until both sides have left; gives the server's exit code. Raises InvalidInput for a
         command that cannot start."""
-        server = None if self._replays else _start(command, environ)
+        try:
+            server = None if self._replays else _start(command, environ)
+        except InvalidInput:
+            self._say_ended(client)
+            raise
         threading.Thread(target=self._hear_client, args=(client, server), daemon=True).start()
         if server is not None:
             threading.Thread(target=self._hear_server, args=(server,), daemon=True).start()
@@ -69,6 +73,14 @@ class ToolBridge:
             server.terminate()  # what it says is not recorded any more
         code = server.wait()
         return code if is_whole else 1
+
+    def _say_ended(self, client: IO[bytes]) -> None:
+        """Have a server that did not start recorded as one that ended at the first question."""
+        self._send(FROM_CLIENT, client.readline())
+        self._send(SERVER_ENDED, b"")
+        self._end()
+        with suppress(OSError, http.client.HTTPException):
+            self._answer.read()  # until it is kept
 
     def _hear_client(self, client: IO[bytes], server: "subprocess.Popen[bytes] | None") -> None:
         for line in client:

@@ -101,6 +101,7 @@ class LaneReplay:
         self._served = 0
         self._cut = 0
         self._misses = 0
+        self._is_closed = False
 
     def take(self, key: str) -> Exchange | NoAnswer:
         """The next answer to this request; after one miss, none any more."""
@@ -119,13 +120,13 @@ class LaneReplay:
             self._served += 1
         return found
 
-    def missed(self) -> None:
-        """Count a request that no recording could answer, and close the lane."""
-        self._misses += 1
+    def close(self) -> None:
+        """Answer nothing more: what was recorded cannot be read, which is no miss."""
+        self._is_closed = True
 
     @property
     def is_latched(self) -> bool:
-        return self._misses > 0
+        return self._is_closed or self._misses > 0
 
     def account(self) -> Account:
         left: list[int] = []

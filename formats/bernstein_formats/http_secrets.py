@@ -43,6 +43,10 @@ class Redactor:
             redacted=counts,
         )
 
+    def redacted_text(self, text: str) -> str:
+        """A text for people without the secrets."""
+        return self._in_text(text, Counter())
+
     def _in_text(self, text: str, counts: Counter[str]) -> str:
         said = text.encode("utf-8", "surrogatepass")
         return self._replaced(said, counts).decode("utf-8", "surrogatepass")

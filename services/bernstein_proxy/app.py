@@ -11,6 +11,7 @@ from bernstein_proxy.playback import play
 from bernstein_proxy.relay import relay
 from bernstein_proxy.requests import (
     BODY_BYTES_MAX,
+    TEXT_MAX,
     UNEXPECTED_PATH,
     Asked,
     Refused,
@@ -53,7 +54,9 @@ class Agents:
             return await self._in_lane(request, lane)
         except Refused as refused:
             if str(refused):
-                lane.refuse(str(refused), is_unexpected=refused.code == UNEXPECTED_PATH)
+                # Cut afterwards: a part of a secret does not look like one.
+                text = lane.log.redactor.redacted_text(str(refused))[:TEXT_MAX]
+                lane.refuse(text, is_unexpected=refused.code == UNEXPECTED_PATH)
             return refused.response
         finally:
             lane.answering.discard(task)

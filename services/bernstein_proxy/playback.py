@@ -120,7 +120,7 @@ async def look_up(whole: HttpRequest, lane: Lane, replay: LaneReplay) -> Found |
         envelope, body = await asyncio.to_thread(lane.log.answer, taken)
         await lane.log.served(taken, lane.rows)
     except BernsteinError as error:
-        replay.missed()
+        replay.close()
         text = f"{error.reason}: {error.message}"
         lane.fail(text)
         return NotFound(text, error.reason, asked.key)

@@ -17,6 +17,8 @@ from bernstein_proxy.upstream import BASE_URLS, TOOL_SERVERS
 
 BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 UNEXPECTED_PATH: Final = "UNEXPECTED_PATH"
+# Of a refusal that quotes its request.
+TEXT_MAX: Final = 300
 # Asked beside model calls; recorded and replayed like them.
 _OTHER_ENDS: Final = ("/models", "/embeddings", ":embedContent", ":batchEmbedContents")
 _JSON: Final = "application/json"
@@ -64,8 +66,9 @@ def asked_of(request: web.Request) -> Asked:
         raise Refused("", "UPGRADE_REQUIRED", response)
     is_provider = provider in BASE_URLS or place.protocol is Protocol.MCP
     if not is_provider or request.method == "HEAD" or not _is_known(place):
-        text = f"{UNEXPECTED_PATH}: {request.method} {place.path[:200]} is no model call known here"
-        raise Refused(text, UNEXPECTED_PATH, error_response(404, protocol, text, UNEXPECTED_PATH))
+        text = f"{UNEXPECTED_PATH}: no model call known here: {request.method} {place.path}"
+        response = error_response(404, protocol, text[:TEXT_MAX], UNEXPECTED_PATH)
+        raise Refused(text, UNEXPECTED_PATH, response)
     return found
 
 

@@ -37,7 +37,7 @@ async def unasked(lane: Lane, row: Exchange) -> Found | None:
         envelope, body = await asyncio.to_thread(lane.log.answer, taken)
         await lane.log.served(taken, lane.rows)
     except BernsteinError as error:
-        lane.replay.missed()
+        lane.replay.close()
         lane.fail(f"{error.reason}: {error.message}")
         return None
     return Found(taken, envelope, body)

@@ -101,7 +101,7 @@ class Exchanges:
             raise ReplayRecordingMissingError(
                 f"{llm_http_bodies_path(run_id)} lacks the body {digest.hex()}: the recording of"
                 f" run {run_id} is not whole; restore the file (an answer that holds secrets is"
-                " only where it was recorded)",
+                f" only where it was recorded, in {quarantine_path(run_id)} of the recorder)",
                 run_id=run_id,
             )
         return found

@@ -193,6 +193,54 @@ def test_a_recording_that_is_gone_does_not_pass_the_gate(desk: Desk) -> None:
     assert clean in verdicts
 
 
+def test_a_badly_named_run_is_named_and_the_others_are_replayed(desk: Desk) -> None:
+    clean, odd = desk.record(), desk.record("what is new?")
+    (desk.runs / odd).rename(desk.runs / "my favourite run")
+
+    gate = desk.run("replay", "--all", ".sdd", "--json")
+
+    found = {each["recorded_run_id"]: each for each in json.loads(gate.stdout)["runs"]}
+    assert gate.returncode == 1
+    assert found[clean]["verdict"] == "clean"
+    assert found["my favourite run"]["verdict"] == "INVALID_INPUT"
+
+
+def test_a_replay_of_a_replay_is_refused_with_the_run_to_replay(desk: Desk) -> None:
+    run_id = desk.record()
+    desk.run("replay", run_id, *desk.command())
+
+    refused = desk.run("replay", "latest", *desk.command())
+    lane = desk.run("agent", "env", "openai", "--replay", "latest")
+
+    for each in (refused, lane):
+        assert (each.returncode, each.stderr.count("[INVALID_INPUT]")) == (1, 1)
+        assert f"is itself a replay, of run {run_id}" in each.stderr
+
+
+@pytest.mark.parametrize("verb", ["record", "replay"])
+def test_an_agent_ends_with_a_command_that_is_killed(desk: Desk, verb: str) -> None:
+    command = ["--", sys.executable, "-c", "import os, time; print(os.getpid()); time.sleep(600)"]
+    if verb == "replay":
+        short = [*command[:-1], "pass"]
+        assert desk.run("record", *short).returncode == 0
+        command = ["latest", *command]
+    marked = [*command, f"marked-{desk.folder}"]
+    running = subprocess.Popen(
+        [sys.executable, "-u", "-m", "bernstein_cli", verb, *marked],
+        cwd=desk.folder,
+        env={**desk.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert running.stdout is not None
+    with running.stdout:
+        assert running.stdout.readline()
+        running.kill()
+        running.wait()
+        # The agent held the other end.
+        assert running.stdout.read() == b""
+
+
 def test_an_empty_set_and_misplaced_options_are_refused(desk: Desk) -> None:
     empty = desk.run("replay", "--all", ".")
     misplaced = desk.run("replay", "latest", "--require-complete")

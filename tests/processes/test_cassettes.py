@@ -161,7 +161,8 @@ def test_a_cassette_that_was_changed_is_not_replayed(provider: ModelServer, tmp_
         pass
     exchanges.write_bytes(text)
     (tmp_path / "a" / "llm_http.bodies").unlink()
-    with pytest.raises(ReplayMissError, match="RECORDING_MISSING"), recorded("a", folder=tmp_path):
+    lost = pytest.raises(ReplayRecordingMissingError, match=r"llm_http\.bodies lacks the body")
+    with lost, recorded("a", folder=tmp_path):
         ask()
 
 

@@ -197,7 +197,7 @@ def test_a_path_that_is_no_model_call_is_refused_by_name(
 ) -> None:
     paths = (
         *("/openai/v1/files", "/other/v1/responses", "/openai/../v1/responses"),
-        "/gemini/v1beta/files/g",
+        f"/gemini/v1beta/files/{'x' * 150}/sk-ant-{'a1' * 20}/g",
     )
     with lane(services, provider) as held:
         refused = [held.post(path, {})[0] for path in paths]
@@ -215,6 +215,9 @@ def test_a_path_that_is_no_model_call_is_refused_by_name(
     assert (hello.status, closed[0]) == (200, 404)
     assert b"LANE_CLOSED" in closed[2]
     assert held.account.refused == 4
+    told = "\n".join(held.account.notes)
+    assert "<secret:anthropic-key:" in told
+    assert "a1a1" not in told
     assert provider.asked == []
 
 
@@ -393,7 +396,9 @@ def test_a_body_that_was_changed_is_never_replayed(
 
     assert status == 400
     assert b"ROW_MALFORMED" in data
-    assert replaying.account.misses == 1
+    # What was recorded cannot be read: the agent asked nothing that was not recorded.
+    assert replaying.account.misses == 0
+    assert "ROW_MALFORMED" in replaying.account.failures[0]
     with pytest.raises(RowMalformed):
         services.exchanges.bodies(recorded, exchanges[1].answer.body)
 

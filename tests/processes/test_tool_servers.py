@@ -275,6 +275,19 @@ def test_without_a_lane_no_server_is_started(services: Services) -> None:
     assert b"is no address of a lane" in odd[2]
 
 
+def test_a_server_that_cannot_start_does_not_start_in_the_replay_either(
+    services: Services,
+) -> None:
+    with lane(services) as recording:
+        recorded = wrapped(recording.base, "no-such-program")
+    with lane(services, replay=recording.run_id) as replaying:
+        replayed = wrapped(replaying.base, "no-such-program")
+
+    assert recorded[:2] == replayed[:2] == (1, b"")
+    assert recording.account.recorded == 1
+    assert (replaying.account.misses, replaying.account.unused_count) == (0, 0)
+
+
 def test_a_server_that_broke_off_breaks_off_in_the_replay(services: Services) -> None:
     command = (sys.executable, "-c", BREAKS)
     with lane(services) as recording:

@@ -101,11 +101,11 @@ def test_an_answer_does_not_wait_for_ever(
     assert "out of its turn" in lane.notes[0]
 
 
-def test_after_a_miss_nobody_waits(services: Services) -> None:
-    async def missed() -> Lane:
+def test_in_a_closed_lane_nobody_waits(services: Services) -> None:
+    async def closed() -> Lane:
         lane, replay = ordered(services)
-        replay.missed()
+        replay.close()
         async with playback._turn(FIRST, lane, replay):
             return lane
 
-    assert asyncio.run(missed()).late == 0
+    assert asyncio.run(closed()).late == 0

@@ -14,7 +14,7 @@ from bernstein_cli.output import document, remark, say
 from bernstein_cli.peer_settings import PeerSettings, take_back_all
 from bernstein_cli.services_options import json_option, sdd_dir_option
 from bernstein_cli.tool_servers import tool_servers_option
-from bernstein_client.agent_rows import create_run, started_event
+from bernstein_client.agent_rows import create_run, recorded_run, started_event
 from bernstein_client.agent_settings import CLIENTS
 from bernstein_client.connection import Services
 from bernstein_client.provider_environment import all_providers
@@ -77,7 +77,7 @@ def env(
     providers = () if replay_run_id else (*all_providers(), *tool_servers)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
-            replay_run_id = services.journal.get_run(replay_run_id).run_id
+            replay_run_id = recorded_run(services, replay_run_id)
         with _run_for(services, joined_id, replay_run_id) as run_id:
             services.journal.append_many(run_id, [started_event(lane, client=client)])
             wanted = LaneWanted(run_id, lane, replay_run_id, budget, providers)
