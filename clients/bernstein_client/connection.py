@@ -3,6 +3,7 @@
 A client is imported when it is asked for: a command that needs one pays for one.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Self
 from bernstein_client.service_channel import ServiceChannel
 from bernstein_runtime import forked
 from bernstein_runtime.connector import Connector, FleetConnector, connector_for
+from bernstein_runtime.logs import configure_logs
 from bernstein_runtime.places import Places, places_for
 from bernstein_runtime.supervisor import Supervisor
+from bernstein_runtime.trace import is_command
 from bernstein_runtime.traced import traced_command
 
 if TYPE_CHECKING:
@@ -53,6 +56,8 @@ class Services:
     @cached_property
     def connector(self) -> Connector:
         """To this project's services, wherever they are. Raises InvalidInput."""
+        if is_command():  # its output is data, and structlog's own default would write there
+            configure_logs("bernstein", logging.WARNING)
         self._traced.enter_context(traced_command(self.places.state_dir, self._environ))
         return connector_for(self.supervisor, self._environ)
 

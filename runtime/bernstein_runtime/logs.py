@@ -27,7 +27,7 @@ class LossyStream(io.TextIOBase):
             sys.stderr.flush()
 
 
-def configure_logs(service: str) -> None:
+def configure_logs(service: str, level: int = logging.INFO) -> None:
     """Once, in `__main__`. The service's name comes from a processor: context variables do not
     reach gRPC's threads."""
 
@@ -40,7 +40,7 @@ def configure_logs(service: str) -> None:
 
     structlog.configure(
         cache_logger_on_first_use=True,
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
             add_service,
             structlog.processors.add_log_level,

@@ -1,9 +1,12 @@
 """What the services' logs tell: one request followed through all of them, and never a secret."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from tests.conftest import Project
 
 from bernstein_client.connection import Services
 from bernstein_formats.errors import RunNotFound
@@ -54,6 +57,25 @@ def test_a_call_s_line_names_its_run_and_its_request_and_no_payload(services: Se
     assert len(append["trace_id"]) == 32
     for name in ("journal", "signer"):
         assert b"sk-never-logged" not in services.places.log(name).read_bytes()
+
+
+def test_a_command_never_logs_to_where_its_data_goes(project: Project) -> None:
+    code = (
+        "import sys, structlog; from pathlib import Path\n"
+        "from bernstein_client.connection import Services\n"
+        "from bernstein_runtime.trace import of_command\n"
+        "of_command('bernstein follow')\n"
+        "Services(Path(sys.argv[1])).connector\n"
+        "structlog.get_logger().warning('certificate_not_renewed')\n"
+        "structlog.get_logger().info('certificate_renewed')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(project.sdd)],
+        env=dict(project.environ), capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+
+    assert ran.stdout == ""
+    assert json.loads(ran.stderr)["event"] == "certificate_not_renewed"
 
 
 @pytest.mark.parametrize("run_id", ["r" * 100_000, "a\0b"])
