@@ -9,6 +9,7 @@ import grpc
 
 from bernstein_client.rpc import Answer as Read
 from bernstein_client.rpc import Rpc
+from bernstein_formats.errors import Unavailable
 from bernstein_runtime import forked, limits
 from bernstein_runtime.channel import call
 from bernstein_runtime.connector import Connector
@@ -22,6 +23,7 @@ class ServiceChannel:
 
     def __init__(self, name: str, connector: Connector) -> None:
         self._revive: Callable[[], None] = lambda: connector.ensure(name)
+        self._who: Callable[[], str] = lambda: connector.who(name)
         self._revive()
         self.channel = connector.open(name)
         self._service = f"/bernstein_api.{name}.v1.{name.capitalize()}Service"
@@ -57,6 +59,7 @@ class ServiceChannel:
             f"{self._service}/{name}",
             lambda: method(request, timeout=timeout),
             revive=self._revive,
+            who=self._who,
         )
 
     def answer(self, stub: object, rpc: Rpc[Read]) -> Read:
@@ -69,8 +72,21 @@ class ServiceChannel:
         request: object,
         timeout: float | None = limits.LONG_CALL_TIMEOUT_SECONDS,
     ) -> Iterator[Any]:
-        """The answers of a server stream, its failure as one of our errors."""
-        try:
-            yield from method(request, timeout=timeout)
-        except grpc.RpcError as failure:
-            raise error_from(failure) from None
+        """The answers of a server stream, its failure as one of our errors.
+
+        Such calls only read, or may be sent twice: one without any answer is sent once more.
+        """
+        has_answer = False
+        for is_last in (False, True):
+            try:
+                for answer in method(request, timeout=timeout):
+                    has_answer = True
+                    yield answer
+            except grpc.RpcError as failure:
+                error = error_from(failure, self._who())
+                if is_last or has_answer or not isinstance(error, Unavailable):
+                    raise error from None
+            else:
+                return
+            # A fleet's other host may answer; or it is said which one does not, and why.
+            self._revive()

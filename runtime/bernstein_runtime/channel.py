@@ -121,6 +121,7 @@ def call(
     send: Callable[[], Answer],
     *,
     revive: Callable[[], object] = lambda: None,
+    who: Callable[[], str] = lambda: "the service",
 ) -> Answer:
     """The answer of `send`, its failures as our errors, tried again where that is safe."""
     is_busy = False
@@ -130,7 +131,7 @@ def call(
         try:
             return send()
         except grpc.RpcError as failure:
-            error = error_from(failure)
+            error = error_from(failure, who())
             is_busy = isinstance(error, QueueFull)
             raise error from None
 

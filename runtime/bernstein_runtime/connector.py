@@ -35,6 +35,10 @@ class LocalConnector:
         """Where it is."""
         return socket_target(self.supervisor.places.socket(service))
 
+    def who(self, service: str) -> str:
+        """What it is called where it does not answer."""
+        return f"the {service}"
+
     def open(self, service: str) -> grpc.Channel:
         """A channel of the caller's own."""
         return LinkedChannel(OwnLink(self.target(service).open), is_owner=True)
@@ -67,6 +71,10 @@ class FleetConnector:
     def target(self, service: str) -> Target:
         """Where it is now."""
         return self._link(service).target()
+
+    def who(self, service: str) -> str:
+        """See LocalConnector."""
+        return f"{service} at {self._link(service).target().address}"
 
     def open(self, service: str) -> grpc.Channel:
         """A channel that shares its connection with the others of this connector."""

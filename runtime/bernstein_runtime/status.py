@@ -69,8 +69,8 @@ def printable(text: str) -> str:
     return text[:TEXT_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def error_from(failure: grpc.RpcError) -> BernsteinError:
-    """The error that the service raised, or one that names what happened on the way."""
+def error_from(failure: grpc.RpcError, who: str = "the service") -> BernsteinError:
+    """The error that the service raised, or one that names what happened on the way to `who`."""
     assert isinstance(failure, grpc.Call | grpc.aio.AioRpcError)
     for key, value in failure.trailing_metadata() or ():
         if key == DETAILS_KEY and isinstance(value, bytes):
@@ -82,14 +82,11 @@ def error_from(failure: grpc.RpcError) -> BernsteinError:
         return errors.LimitExceeded(f"message over the limit: {text}")
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return errors.Unavailable(
-            "the service went away, or does not answer; try again, and see"
-            " `bernstein services status`",
+            f"{who} went away, or does not answer; try again, and see `bernstein services status`",
             transport=text,
         )
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return errors.Unavailable(
-            "the service did not answer in time; see `bernstein services status`"
-        )
+        return errors.Unavailable(f"{who} did not answer in time; see `bernstein services status`")
     return BernsteinError(f"{text}; see `bernstein services logs`")
 
 

@@ -13,7 +13,13 @@ import pytest
 from tests.conftest import Project
 from tests.fleet import Authority, Fleet, ServiceHost, fleet_in
 
-from bernstein_formats.errors import BernsteinError, KeyUnusable, Unavailable, Untrusted
+from bernstein_formats.errors import (
+    BernsteinError,
+    KeyUnusable,
+    RunNotFound,
+    Unavailable,
+    Untrusted,
+)
 
 pytestmark = pytest.mark.processes
 # The origin of files; its own, so that clients name it.
@@ -190,6 +196,8 @@ def test_a_client_goes_on_with_the_next_host_when_one_dies_or_freezes(
         services.journal.create_run("a")
         first.kill("journal")
         # Files are each host's own, so it shows who answers.
+        with pytest.raises(RunNotFound):
+            list(services.journal.read_journal("a"))
         services.journal.create_run("b")
         assert (second.folder / "runs" / "b").is_dir()
         first.start("journal")
