@@ -101,10 +101,11 @@ class Source:
             return
         except OSError as error:
             raise _unreadable(path, error) from error
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            os.close(descriptor)
+            raise InvalidInput(f"{path} is not a regular file; it is not read", path=path)
         with os.fdopen(descriptor, "rb") as file:
-            facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode):
-                raise InvalidInput(f"{path} is not a regular file; it is not read", path=path)
             yield SourceFile(path, file, _look(facts))
 
     def pieces(self, name: str) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,22 @@ def test_without_an_audit_key_there_is_no_audit_log(services: Any, project: Any)
 
     assert bernstein(project, "replay", "export", "agent", "out.tar").returncode == 0
     assert list((project.sdd / "audit").glob("*.jsonl")) == []
+
+
+def test_a_blob_of_a_session_is_stored_once_and_only_under_its_own_digest(
+    services: Any, project: Any
+) -> None:
+    content = b"a screenshot" * 1000
+    digest = sha256(content).hexdigest()
+    path = project.sdd / "cas" / digest[:2] / digest
+    with pytest.raises(NotFound):
+        services.steps.import_blob("agent-1", digest, lambda: iter([content]))
+    services.steps.start("agent-1", [Step("0" * 64, blob_refs=(digest,))])
+    with pytest.raises(InvalidInput, match="hash to"):
+        services.steps.import_blob("agent-1", digest, lambda: iter([content, b"!"]))
+    assert not path.exists()
+    with pytest.raises(InvalidInput, match="is no digest"):
+        services.steps.import_blob("agent-1", "../x", lambda: iter([content]))
+    assert services.steps.import_blob("agent-1", digest, lambda: iter([content[:5], content[5:]]))
+    assert not services.steps.import_blob("agent-1", digest, lambda: iter([b"never read"]))
+    assert path.read_bytes() == content

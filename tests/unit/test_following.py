@@ -244,3 +244,23 @@ def until_quiet(world: World) -> Iterator[Outcome]:
     """What is told in a whole round."""
     for _ in range(int(ROUND_SECONDS / 0.5) + 1):
         yield from world.look()
+
+
+def test_hostile_folders_are_told_once_and_the_others_go_on(world: World) -> None:
+    runs = world.peer.sdd / "runs"
+    (runs / "pipe").mkdir()
+    os.mkfifo(runs / "pipe" / "journal.jsonl")
+    (runs / "folder" / "journal.jsonl").mkdir(parents=True)
+    (runs / "no run id").mkdir()
+    (runs / "no run id" / "journal.jsonl").write_bytes(b"{}\n")
+    (runs / os.fsdecode(b"\xff\x1b[2J")).mkdir()
+    (runs / "leaves").symlink_to("/")
+    (runs / "deep").mkdir()
+    (runs / "deep" / "journal.jsonl").write_bytes(b"[" * 100_000 + b"\n" + b"9" * 5000 + b"\n")
+    world.peer.append("r1", "a")
+    told = {each.run_id: each for each in until_quiet(world)}
+    assert told["r1"].status is Status.NEW
+    failed = {name for name, each in told.items() if each.status is Status.FAILED}
+    assert failed >= {"pipe", "folder", "no run id", "leaves"}
+    assert {each.reason for each in told.values()} <= {"", "INVALID_INPUT", "STORE_FAILED"}
+    assert world.taken("deep") == b""
