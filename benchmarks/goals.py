@@ -67,6 +67,11 @@ GOALS = {
     "PostgreSQL, 1 x 64 rows, to the raw engine": Goal(ratio=0.8),
     "PostgreSQL, 8 x 64 rows, to the raw engine": Goal(ratio=0.8),
     "PostgreSQL, 64 x 64 rows, to the raw engine": Goal(ratio=0.8),
+    **{
+        f"mTLS, {store}, {clients} x 64 rows, to raw": Goal(ratio=0.8)
+        for store in ("files", "PostgreSQL")
+        for clients in (1, 8, 64)
+    },
 }
 
 

@@ -18,6 +18,7 @@ from benchmarks import rows
 from benchmarks.agent_proxies import agent_proxies
 from benchmarks.appends import appends
 from benchmarks.commands import commands, idle_services
+from benchmarks.fleet_appends import fleet_appends
 from benchmarks.goals import goal_of
 from benchmarks.measuring import Figure, Setting
 from benchmarks.project import ROOT, PeerEnvironment, peer_environment
@@ -140,6 +141,7 @@ GROUPS: dict[str, Group] = {
     "agent-proxies": agent_proxies,
     "recordings": recordings,
     "stores": stores,
+    "fleet-appends": fleet_appends,
 }
 HEADER = f"{'metric':42} {'ours':>14} {'peer':>14} {'ratio':>9} {'goal':>9}  met"
 
