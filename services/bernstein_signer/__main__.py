@@ -2,9 +2,9 @@
 
     bernstein-signer SDD_DIR                     started by the supervisor, token on stdin
     bernstein-signer --once --socket PATH (--key-path FILE | --key-env NAME)
-    bernstein-signer --new-key FILE | --public-key FILE
+    bernstein-signer --new-key FILE | --public-key FILE_OR_URI
     bernstein-signer --extend-chain FILE --kid KID --at INSTANT [--successor PEM | --reason TEXT]
-                     (--key-path FILE | --key-env NAME)
+                     (--key-path FILE_OR_URI | --key-env NAME)
     bernstein-signer --ensure-audit-key --audit-key FILE
 
 Every failure is one line and exit 1 (2 for wrong arguments).
@@ -23,7 +23,8 @@ from bernstein_runtime.process import service_process
 from bernstein_runtime.protection import protect
 from bernstein_signer import once, resident
 from bernstein_signer.chain import Extension, print_extended
-from bernstein_signer.key import create_key_pair, load_key_file, take_key_variable
+from bernstein_signer.key import Key, create_key_pair, take_key_variable
+from bernstein_signer.key_source import open_named
 from bernstein_signer.mac import ensure_mac_key
 
 
@@ -54,10 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("sdd_dir", nargs="?", type=Path, help="serve this project")
     what.add_argument("--once", action="store_true", help="sign one receipt and end")
     what.add_argument("--new-key", type=Path, metavar="FILE", help="make a key and its public half")
-    what.add_argument("--public-key", type=Path, metavar="FILE", help="print a key's public half")
+    what.add_argument("--public-key", metavar="FILE_OR_URI", help="print a key's public half")
     what.add_argument("--ensure-audit-key", action="store_true", help="make it, unless it is there")
     parser.add_argument("--audit-key", type=Path, metavar="FILE", help="the key of MACs")
     what.add_argument("--extend-chain", type=Path, metavar="FILE", help="print a longer key chain")
+    parser.add_argument("--passphrase-file", default="", metavar="FILE", help="of an encrypted key")
     chain_only = parser.add_argument_group("with --extend-chain")
     chain_only.add_argument("--kid", default="", help="the key that follows, or is revoked")
     chain_only.add_argument("--at", default="", help="since when")
@@ -66,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     once_only = parser.add_argument_group("with --once")
     once_only.add_argument("--socket", type=Path, help="where to listen")
     source = once_only.add_mutually_exclusive_group()
-    source.add_argument("--key-path", type=Path, metavar="FILE", help="the key's file")
+    source.add_argument("--key-path", metavar="FILE", help="the key's file")
     source.add_argument("--key-env", metavar="NAME", help="the variable that holds the key")
     once_only.add_argument("--key-id", default="", help="the key's name in the receipt")
     once_only.add_argument("--key-name", default="", help="that name where --key-id is empty")
@@ -82,7 +84,7 @@ def _do(options: argparse.Namespace) -> None:
     elif options.ensure_audit_key:
         sys.stdout.write(_ensured(options.audit_key))
     elif options.public_key is not None:
-        sys.stdout.write(load_key_file(options.public_key).public_pem().decode())
+        sys.stdout.write(_named(options.public_key, options).public_pem().decode())
     elif options.extend_chain is not None:
         _extend_chain(options)
     else:
@@ -101,12 +103,16 @@ def _extend_chain(options: argparse.Namespace) -> None:
     key = (
         take_key_variable(os.environ, options.key_env)
         if options.key_path is None
-        else load_key_file(options.key_path)
+        else _named(options.key_path, options)
     )
     extension = Extension(
         options.extend_chain, options.kid, options.at, options.successor, options.reason
     )
     print_extended(extension, key)
+
+
+def _named(source: str, options: argparse.Namespace) -> Key:
+    return open_named(source, os.environ, passphrase_file=options.passphrase_file)
 
 
 def _serve_once(options: argparse.Namespace) -> None:
@@ -124,7 +130,7 @@ def _once_request(options: argparse.Namespace) -> once.Request:
         raise InvalidInput("--once needs --socket and one of --key-path and --key-env")
     return once.Request(
         socket=options.socket,
-        key_path=options.key_path,
+        key_path=None if options.key_path is None else Path(options.key_path),
         key_variable=options.key_env or "",
         key_id=options.key_id or options.key_name,
         seal_key_path=options.seal_key,

@@ -180,8 +180,9 @@ def _refuse_label(label: str, source: str, *, has_passphrase: bool) -> None:
 def _encrypted(source: str) -> KeyUnusable:
     return unusable(
         source, "is encrypted, and no passphrase is named",
-        "set [signer] receipt_passphrase_file for the resident signer, or decrypt it into a file"
-        " of mode 0600: `openssl pkcs8 -in OLD -out NEW`",
+        "set [signer] receipt_passphrase_file for the resident signer, give `bernstein keys`"
+        " --passphrase-file, or decrypt it into a file of mode 0600: `openssl pkcs8 -in OLD -out"
+        " NEW`",
     )  # fmt: skip
 
 

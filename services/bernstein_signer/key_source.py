@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bernstein_formats.errors import BernsteinError, InvalidInput
+from bernstein_runtime.key_uri import is_key_uri
 from bernstein_signer.key import Key, load_key_file
 from bernstein_signer.private_half import PLUGINS, Checked, PrivateHalf
 from bernstein_signer.secret_file import read_passphrase, unusable
@@ -35,6 +36,13 @@ def open_key(
             f"{source[:SHOWN_CHARACTERS]!r} is neither an absolute path nor a URI of a key"
         )
     return Key(_FromPlugin(scheme, source), key_id or scheme)
+
+
+def open_named(source: str, environ: Mapping[str, str], *, passphrase_file: str = "") -> Key:
+    """The key that somebody names at a terminal, where a file's path may be relative."""
+    if is_key_uri(source):
+        return open_key(source, environ)
+    return _in_file(Path(source), environ, "", passphrase_file)
 
 
 def _in_file(path: Path, environ: Mapping[str, str], key_id: str, passphrase_file: str) -> Key:

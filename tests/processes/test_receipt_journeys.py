@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.software_token import make_token
 
 pytestmark = pytest.mark.processes
 
@@ -155,3 +156,37 @@ def test_a_lost_key_is_rotated_and_revoked_and_the_chain_says_so(bernstein, keys
     assert standings == ["revoked", "active"]
     assert bernstein(*rotate, signed_by, "b.pem").returncode == 1
     assert bernstein("keys", "chain", "rotate", "c.json", "b.pub.pem", "--kid", "x").returncode == 1
+
+
+def test_a_key_in_a_token_and_an_encrypted_one_vouch_for_each_other(bernstein, keys, tmp_path):
+    token = make_token(tmp_path / "token", "fleet")
+    token.make_key("receipts")
+    passphrase, plain, encrypted = keys / "passphrase", keys / "a.pem", keys / "encrypted.pem"
+    passphrase.write_text("canary-passphrase\n")
+    passphrase.chmod(0o600)
+    converted = ["openssl", "pkcs8", "-topk8", "-in", plain, "-out", encrypted]
+    subprocess.run([*converted, "-passout", f"file:{passphrase}"], check=True)
+    encrypted.chmod(0o600)
+    shown = [
+        bernstein("keys", "public", token.uri("receipts"), SOFTHSM2_CONF=str(token.configuration)),
+        bernstein("keys", "public", "encrypted.pem", "--passphrase-file", "passphrase"),
+    ]
+    assert shown[1].stdout == (keys / "a.pub.pem").read_text()
+    (keys / "token.pub.pem").write_text(shown[0].stdout)
+
+    begun = bernstein("keys", "chain", "new", "c.json", "token.pub.pem", "--kid", "receipts")
+    assert begun.returncode == 0, begun.stderr
+    line = ("keys", "chain", "rotate", "c.json", "a.pub.pem", "--kid", "a", "--signing-key-path")
+    with_token = {"SOFTHSM2_CONF": str(token.configuration)}
+    absent = bernstein(*line, token.uri("absent"), **with_token)
+    rotated = bernstein(*line, token.uri("receipts"), **with_token)
+    revoke = ("keys", "chain", "revoke", "c.json", "--kid", "receipts", "--signing-key-path")
+    closed = bernstein(*revoke, "encrypted.pem")
+    revoked = bernstein(*revoke, "encrypted.pem", "--passphrase-file", "passphrase", "--json")
+
+    assert [each.returncode for each in (absent, rotated, closed, revoked)] == [1, 0, 1, 0]
+    assert "names 0 Ed25519 private keys" in absent.stderr
+    assert "--passphrase-file" in closed.stderr
+    assert json.loads(revoked.stdout)["entries"] == 2
+    for each in (*shown, absent, rotated, closed, revoked):
+        assert "canary" not in each.stdout + each.stderr

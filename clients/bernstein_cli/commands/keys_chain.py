@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from bernstein_cli.key_process import ask_signer
+from bernstein_cli.key_process import ask_signer, passphrase_argument, passphrase_option
 from bernstein_cli.output import YELLOW, document, remark, say
 from bernstein_cli.signing_key import NAME_VARIABLE, PATH_VARIABLE, SigningKey, choose_key
 from bernstein_cli.whole_file import replace_file, write_new_file
@@ -21,12 +21,15 @@ from bernstein_formats.key_chain_read import read_key_chain
 from bernstein_formats.public_key import parse_public_pem
 from bernstein_formats.receipt_trust import ChainEvidence
 from bernstein_runtime.clock import SystemClock
+from bernstein_runtime.key_uri import is_key_uri
 from bernstein_runtime.regular_file import read_named
 from bernstein_verify.key_chain_view import chain_notes, tell_key_chain
 
 _CHAIN: Final = click.argument("chain_file", metavar="CHAIN", type=click.Path(path_type=Path))
 _KEY_PATH: Final = click.option(
-    "--signing-key-path", metavar="FILE", help="The key of the chain's head: PEM, or 32 raw bytes."
+    "--signing-key-path",
+    metavar="FILE_OR_URI",
+    help="The key of the chain's head: PEM, 32 raw bytes, or the URI of a key in a token.",
 )
 _KEY_VARIABLE: Final = click.option(
     "--signing-env-var", metavar="NAME", help="The variable that holds it."
@@ -61,6 +64,7 @@ def new(chain_file: Path, public_key: Path, kid: str, as_json: bool) -> int:
 @click.option("--kid", required=True, metavar="KID", help="The new key's name in its receipts.")
 @_KEY_PATH
 @_KEY_VARIABLE
+@passphrase_option
 @_AT
 @_JSON
 def rotate(
@@ -70,6 +74,7 @@ def rotate(
     kid: str,
     signing_key_path: str | None,
     signing_env_var: str | None,
+    passphrase_file: Path | None,
     at: str | None,
     as_json: bool,
 ) -> int:
@@ -78,7 +83,8 @@ def rotate(
     successor = parse_public_pem(read_named(public_key))
     succession(read_key_chain(read_named(chain_file), None), successor, kid, at)
     key = _head_key(signing_key_path, signing_env_var)
-    _extend(chain_file, key, [f"--kid={kid}", f"--at={at}", f"--successor={public_key}"])
+    fields = [f"--kid={kid}", f"--at={at}", f"--successor={public_key}"]
+    _extend(chain_file, key, [*fields, *passphrase_argument(passphrase_file)])
     return _tell(chain_file, as_json=as_json)
 
 
@@ -88,6 +94,7 @@ def rotate(
 @click.option("--reason", default="", metavar="TEXT", help="Why; it becomes part of the chain.")
 @_KEY_PATH
 @_KEY_VARIABLE
+@passphrase_option
 @_AT
 @_JSON
 def revoke(
@@ -97,6 +104,7 @@ def revoke(
     reason: str,
     signing_key_path: str | None,
     signing_env_var: str | None,
+    passphrase_file: Path | None,
     at: str | None,
     as_json: bool,
 ) -> int:
@@ -107,7 +115,8 @@ def revoke(
     at = at or _now()
     revocation(read_key_chain(read_named(chain_file), None), kid, at, reason)
     key = _head_key(signing_key_path, signing_env_var)
-    _extend(chain_file, key, [f"--kid={kid}", f"--at={at}", f"--reason={reason}"])
+    fields = [f"--kid={kid}", f"--at={at}", f"--reason={reason}"]
+    _extend(chain_file, key, [*fields, *passphrase_argument(passphrase_file)])
     return _tell(chain_file, as_json=as_json)
 
 
@@ -139,7 +148,8 @@ def _head_key(path: str | None, variable: str | None) -> SigningKey:
 def _extend(chain_file: Path, key: SigningKey, fields: list[str]) -> None:
     """Have the next entry signed. The file must not change meanwhile: a chain has one heir."""
     before = read_named(chain_file)
-    answer = ask_signer([f"--extend-chain={chain_file}", *key.arguments(), *fields], key.variable)
+    arguments = [f"--extend-chain={chain_file}", *key.arguments(), *fields]
+    answer = ask_signer(arguments, key.variable, key_uri=is_key_uri(key.path))
     if read_named(chain_file) != before:
         raise Conflict(f"{chain_file} was changed meanwhile and stays as it is; try again")
     replace_file(chain_file, answer.encode())
