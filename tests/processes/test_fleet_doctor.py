@@ -98,7 +98,7 @@ def test_what_is_wrong_is_named_and_the_exit_code_says_so(fleet: Fleet, host: Se
         runs.rmdir()
     runs.write_text("not a folder")
     operator = fleet.client("operator", host)
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while "STORE_FAILED" not in (ran := doctor(operator)).stdout:  # noticed within seconds
         assert time.monotonic() < give_up, ran.stdout
 

@@ -55,7 +55,7 @@ def moved(observed: Observed) -> Callable[..., float]:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 15
+    give_up = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < give_up
         time.sleep(0.05)
