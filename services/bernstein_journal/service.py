@@ -164,10 +164,15 @@ class JournalService(MacCalls, StepCalls, CareCalls):
     ) -> journal_pb2.ListRunsResponse:
         size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_MAX)
         page, next_token = self._runs.page(request.page_token, size)
-        return journal_pb2.ListRunsResponse(
-            runs=[self._packed(self._runs.listed(run_id)) for run_id in page],
-            next_page_token=next_token,
-        )
+        runs: list[journal_pb2.Run] = []
+        room = limits.PIECE_BYTES_MAX
+        for run_id in page:
+            packed = self._packed(self._runs.listed(run_id))
+            room -= packed.ByteSize()
+            if runs and room < 0:
+                return journal_pb2.ListRunsResponse(runs=runs, next_page_token=run_id)
+            runs.append(packed)
+        return journal_pb2.ListRunsResponse(runs=runs, next_page_token=next_token)
 
     def ReadJournal(
         self, request: journal_pb2.ReadJournalRequest, context: grpc.ServicerContext
@@ -211,15 +216,19 @@ class JournalService(MacCalls, StepCalls, CareCalls):
     ) -> journal_pb2.DiffRunsResponse:
         a, b = (self._log_to_compare(each) for each in (request.run_id_a, request.run_id_b))
         found = diff_journals(self._store.read(a), self._store.read(b))
+        rows, notes = [_row_json(found.a_event), _row_json(found.b_event)], [*found.notes]
+        if (size := sum(map(len, rows))) > limits.PIECE_BYTES_MAX:
+            notes.append(f"the rows have {size} bytes, more than an answer carries")
+            rows = [b"", b""]
         return journal_pb2.DiffRunsResponse(
             diverged=found.diverged,
             index=found.index,
             reason=found.reason,
             reason_code=found.reason_code,
             mutation_kind=found.mutation_kind,
-            a_event_json=_row_json(found.a_event),
-            b_event_json=_row_json(found.b_event),
-            note="; ".join(found.notes),
+            a_event_json=rows[0],
+            b_event_json=rows[1],
+            note="; ".join(notes),
         )
 
     def BuildReceipt(

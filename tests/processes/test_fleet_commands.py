@@ -228,3 +228,23 @@ def test_status_and_doctor_say_how_each_service_is(
     doctor = told(client, "services", "doctor")
     names = [check["name"] for check in doctor["checks"] if check["ok"]]
     assert f"journal at 127.0.0.1:{port}" in names
+
+
+def test_what_is_longer_than_a_message_goes_in_parts(client: Project) -> None:
+    long = "x" * 2_000_000
+    with client.services() as services:
+        for number in range(3):
+            services.journal.create_run(f"r{number}", metadata=json.dumps({"x": long}).encode())
+            for part in (long, f"{number}{long}"):
+                services.journal.append(f"r{number}", "x", {"text": part})
+        listed = list(services.journal.list_runs())
+        found = services.journal.diff_runs("r0", "r1")
+        rows = b"".join(services.journal.read_journal("r0"))
+
+    assert sorted(run.run_id for run in listed) == ["r0", "r1", "r2"]
+    assert (found.diverged, found.index, "more than an answer carries" in found.note) == (
+        True,
+        1,
+        True,
+    )
+    assert len(rows) > 4_000_000
