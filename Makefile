@@ -47,7 +47,8 @@ test-again: sync
 	$(RUN) pytest -q --last-failed --last-failed-no-failures none --exitfirst
 
 test-long: sync
-	BERNSTEIN_TEST_CASES=500 $(RUN) pytest -q -n $(WORKERS) tests/properties tests/interop
+	BERNSTEIN_TEST_CASES=500 $(RUN) pytest -q -n $(WORKERS) tests/properties tests/interop \
+	  tests/processes/test_rolling_upgrade.py
 
 # All coding agents, from npm and the Python index; `make test` tries the two that install fastest.
 test-agents: sync

@@ -131,8 +131,9 @@ class Supervisor:
     def _start(self, service: str, version: str) -> dict[str, Any]:
         if self._displaced():
             return {"ok": False, "retry": True}
-        if version != VERSION:
+        if not _is_older(version) and version != VERSION:
             # The command was upgraded: give way, so that it starts a supervisor of its own version.
+            # One that is older is served: else two that work side by side would end each other's.
             say("version_differs", ours=VERSION, theirs=version)
             self._stopping = True
             return {"ok": False, "retry": True}
@@ -178,3 +179,11 @@ class Supervisor:
             }
             for name, child in sorted(self._children.running.items())
         ]
+
+
+def _is_older(version: str) -> bool:
+    """Whether it is a release before ours."""
+    theirs, ours = version.split("."), VERSION.split(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in (*theirs, *ours)):
+        return False
+    return [int(part) for part in theirs] < [int(part) for part in ours]

@@ -129,15 +129,29 @@ def test_sigterm_finishes_what_was_taken(services: Services) -> None:
     assert indexes == list(range(200))
 
 
-def test_a_supervisor_of_another_version_gives_way(services: Services) -> None:
+@pytest.mark.parametrize("version", ["99.0.0", "0.2.0rc1", ""])
+def test_a_supervisor_gives_way_to_a_command_of_a_newer_version(
+    services: Services, version: str
+) -> None:
     services.journal.create_run()
     before = running(services)["journal"]
 
-    answer = services.supervisor.ask({"do": "start", "service": "journal", "version": "0.0.1"})
+    answer = services.supervisor.ask({"do": "start", "service": "journal", "version": version})
 
     assert answer == {"ok": False, "retry": True}
     wait_until(lambda: not is_alive(before))
     assert services.journal.create_run()
+
+
+def test_a_command_of_the_release_before_is_served(services: Services) -> None:
+    """Two releases that work side by side do not end each other's services."""
+    services.journal.create_run()
+    before = running(services)
+
+    answer = services.supervisor.ask({"do": "start", "service": "journal", "version": "0.0.9"})
+
+    assert answer == {"ok": True}
+    assert running(services) == before
 
 
 def test_a_service_that_cannot_start_says_why(project) -> None:
