@@ -18,6 +18,7 @@ from benchmarks import rows
 from benchmarks.agent_proxies import agent_proxies
 from benchmarks.appends import appends
 from benchmarks.commands import commands, idle_services
+from benchmarks.fairness import fairness
 from benchmarks.fleet_appends import fleet_appends
 from benchmarks.goals import goal_of
 from benchmarks.measuring import Figure, Setting
@@ -138,6 +139,7 @@ GROUPS: dict[str, Group] = {
     **{name: in_one_process(name) for name in IN_ONE_PROCESS},
     "memory": memory,
     "appends": appends,
+    "fairness": fairness,
     "agent-proxies": agent_proxies,
     "recordings": recordings,
     "stores": stores,

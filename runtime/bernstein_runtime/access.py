@@ -169,13 +169,6 @@ class Admitted:
     _fences: Fences
     _first: Message | None = field(default=None)
 
-    def of(self, request: Any) -> Any:
-        """The same request, or stream of requests, once it is allowed."""
-        if isinstance(request, Message):
-            self._check(request)
-            return request
-        return self._checked(request)
-
     def done(self, answer: Any) -> Any:
         """The same answer, once it was noted what it opened or ended."""
         if self._first is not None and isinstance(answer, Message):
@@ -193,19 +186,22 @@ class Admitted:
             _check_caller(caller, fences)
             self._fences = fences
 
-    def _checked(self, requests: Iterator[Message]) -> Iterator[Message]:
-        """The first message of a stream says what it is about; all of them are held at once."""
+    def of(self, requests: Iterator[Message]) -> Iterator[Message]:
+        """The first message of a stream says what it is about."""
+        with self._held.turn():
+            first = next(requests, None)
+            if first is None:
+                return
+            self._held.take_bytes(first.ByteSize())
+        self._check(first)
+        yield first
         for request in requests:
-            if self._first is None:
-                self._check(request)
-            else:
-                self._held.take_bytes(request.ByteSize())
+            self._held.take_bytes(request.ByteSize())
             yield request
 
     def _check(self, request: Message) -> None:
         """Raises NotAllowed, QueueFull, TooMany."""
         self._first = request
-        self._held.take_bytes(request.ByteSize())
         if text_of(request, REQUEST_ID):
             self._held.take_request_id()
         _check_origin(self._caller, request)

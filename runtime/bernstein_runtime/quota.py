@@ -14,6 +14,10 @@ from bernstein_formats.errors import QueueFull, TooMany, TooManyStreams
 from bernstein_runtime.targets import Target
 
 HOUR_SECONDS: Final = 3600.0
+# Requests of one caller are taken in while they have fewer bytes together; the next ones wait.
+TURN_BYTES: Final = 1024 * 1024
+# For so long: whoever sends nothing must not keep others of the same name waiting.
+TURN_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,21 @@ class Quota:
 class _Used:
     """What one caller has under way."""
 
+    turns: threading.Condition
+    # Bytes of requests that are being taken in, if each is as large as the one before.
+    expected: int = 0
+    last_size: int = 0
     calls: int = 0
     streams: int = 0
     bytes: int = 0
     open_runs: set[Target] = field(default_factory=set)
     request_ids: int = 0
     hour_began: float = field(default_factory=time.monotonic)
+
+    def has_room(self) -> bool:
+        """Whether one more request can be taken in; one alone always can."""
+        others = self.bytes + self.expected
+        return not others or others + self.last_size <= TURN_BYTES
 
 
 class Quotas:
@@ -53,7 +66,7 @@ class Quotas:
     def call(self, caller: str, quota: Quota, *, is_stream: bool) -> Iterator["Held"]:
         """While one call is under way. Raises QueueFull, TooManyStreams."""
         with self._lock:
-            used = self._used.setdefault(caller, _Used())
+            used = self._used.setdefault(caller, _Used(threading.Condition(self._lock)))
             if is_stream and used.streams >= quota.streams:
                 raise TooManyStreams(
                     f"{caller} has {used.streams} streams open, and may have {quota.streams};"
@@ -76,6 +89,7 @@ class Quotas:
                 used.streams -= is_stream
                 used.calls -= not is_stream
                 used.bytes -= held.bytes
+                used.turns.notify_all()
 
 
 @dataclass(slots=True)
@@ -88,18 +102,36 @@ class Held:
     _quota: Quota
     bytes: int = 0
 
-    def take_bytes(self, count: int) -> None:
-        """Raises QueueFull."""
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """While a request is taken in, once there is room for it: it stays with its sender until
+        then, so that a caller with much to say fills neither memory nor the queues of others."""
         with self._lock:
+            used = self._used
+            used.turns.wait_for(used.has_room, TURN_SECONDS)
+            expected = used.last_size
+            used.expected += expected
+        try:
+            yield
+        finally:
+            with self._lock:
+                used.expected -= expected
+                used.turns.notify_all()
+
+    def take_bytes(self, count: int) -> None:
+        """Of a request, or of the next message of one. Raises QueueFull."""
+        with self._lock:
+            others = self._used.bytes - self.bytes
             # One message is always let through: it could never be sent otherwise.
-            if self._used.bytes and self._used.bytes + count > self._quota.bytes:
+            if others and others + count > self._quota.bytes:
                 raise QueueFull(
-                    f"{self._caller} has requests of {self._used.bytes} bytes under way, and may"
-                    f" have {self._quota.bytes}; try again, with fewer side by side",
+                    f"{self._caller} has requests of {others} bytes under way, and may have"
+                    f" {self._quota.bytes}; try again, with fewer side by side",
                     caller=self._caller,
                 )
-            self._used.bytes += count
-            self.bytes += count
+            self._used.bytes = others + count
+            self._used.last_size = count
+            self.bytes = count
 
     def take_request_id(self) -> None:
         """Raises TooMany: to try again at once would be in vain."""

@@ -53,6 +53,11 @@ class Append:
     # Hex; None: not checked.
     expected_head: str | None
 
+    @property
+    def size(self) -> int:
+        """Bytes of all payloads."""
+        return sum(len(payload) for _, payload in self.events)
+
 
 @dataclass(slots=True)
 class Batch:

@@ -28,6 +28,8 @@ from bernstein_store.store import Store
 
 OPEN_RUNS_MAX = 64
 SYNCING_THREADS = 8
+# So many bytes of events for one run keep others waiting.
+LARGE_BYTES = 128 * 1024
 # How often other journals may be faster with the same run before a client is told to wait.
 TRIES_MAX = 32
 
@@ -66,6 +68,8 @@ class Writer:
         self._clock = clock
         self._queue: queue.Queue[_Pending | _Close | None] = queue.Queue(limits.QUEUED_BATCHES_MAX)
         self._open: OrderedDict[str, RunLog] = OrderedDict()
+        # Much for one run waits until the little of others is stored, then one run at a time.
+        self._large: dict[str, list[_Pending]] = {}
         # Runs that are being finished: nothing may be appended behind what is sealed.
         self._finishing: set[str] = set()
         self._syncing = syncing
@@ -105,24 +109,44 @@ class Writer:
 
     def _work(self) -> None:
         running = True
-        while running:
+        while running or self._large:
             taken = self._take()
-            running = None not in taken
-            by_run: dict[str, list[_Pending]] = {}
-            for each in taken:
-                if isinstance(each, _Pending):
-                    by_run.setdefault(each.request.run_id, []).append(each)
-            self._store_all(by_run)
+            running = running and None not in taken
+            small = self._small(taken)
+            self._store_all(small or self._large)
+            if not small:
+                self._large.clear()
             for each in taken:
                 if isinstance(each, _Close):
+                    self._store_large(each.run_id)
                     self._close(each.run_id)
                     each.done.set_result(None)
+            if self._large:
+                self._store_large(next(iter(self._large)))
         for run_id in list(self._open):
             self._close(run_id)
 
+    def _small(self, taken: Sequence[_Pending | _Close | None]) -> dict[str, list[_Pending]]:
+        """What was taken for runs for which it is little; the rest is put beside."""
+        found: dict[str, list[_Pending]] = {}
+        for each in taken:
+            if isinstance(each, _Pending):
+                run_id = each.request.run_id
+                where = self._large if run_id in self._large else found
+                where.setdefault(run_id, []).append(each)
+        for run_id, pendings in list(found.items()):
+            if sum(each.request.size for each in pendings) > LARGE_BYTES:
+                self._large[run_id] = found.pop(run_id)
+        return found
+
+    def _store_large(self, run_id: str) -> None:
+        pendings = self._large.pop(run_id, None)
+        if pendings is not None:
+            self._store_all({run_id: pendings})
+
     def _take(self) -> list[_Pending | _Close | None]:
-        """Everything that waits, and at least one."""
-        taken = [self._queue.get()]
+        """Everything that is there, and at least one if nothing else is to be done."""
+        taken = [] if self._large else [self._queue.get()]
         while len(taken) < limits.QUEUED_BATCHES_MAX:
             try:
                 taken.append(self._queue.get_nowait())

@@ -16,7 +16,7 @@ from bernstein_api.rederiver.v1 import rederiver_pb2
 from bernstein_api.signer.v1 import signer_pb2
 from bernstein_formats.errors import InvalidInput, QueueFull, TooMany, TooManyStreams
 from bernstein_runtime import reread_file
-from bernstein_runtime.quota import Quota, Quotas
+from bernstein_runtime.quota import TURN_BYTES, Quota, Quotas
 from bernstein_runtime.reread_file import RereadFile
 from bernstein_runtime.role_table import Reach, RoleTable, parse_role_table
 from bernstein_runtime.roles import OPENING, READ_RECORDING, READING, RPCS, WITHOUT_RUN
@@ -201,7 +201,7 @@ def test_a_caller_has_no_more_under_way_than_its_quota_and_others_have_theirs() 
     quotas, quota = Quotas(), Quota(calls=1, streams=1, bytes=10, open_runs=1, request_ids=2)
     with (
         quotas.call("a", quota, is_stream=False) as held,
-        quotas.call("a", quota, is_stream=True),
+        quotas.call("a", quota, is_stream=True) as stream,
         quotas.call("b", quota, is_stream=False) as other,
     ):
         with pytest.raises(QueueFull), quotas.call("a", quota, is_stream=False):
@@ -209,8 +209,9 @@ def test_a_caller_has_no_more_under_way_than_its_quota_and_others_have_theirs() 
         with pytest.raises(TooManyStreams), quotas.call("a", quota, is_stream=True):
             pass
         held.take_bytes(100)  # one message is never too large for its caller
+        held.take_bytes(3)  # the next one of a stream takes the place of the one before
         with pytest.raises(QueueFull):
-            held.take_bytes(1)
+            stream.take_bytes(8)
         other.take_bytes(5)
         run = Target(Kind.RUN, "1")
         held.open_run(run)
@@ -252,3 +253,23 @@ def test_who_has_too_much_under_way_is_told_when_to_try_again() -> None:
     wait = error_details_pb2.RetryInfo()
     assert any(each.Unpack(wait) for each in status.details)
     assert wait.retry_delay.ToMilliseconds() > 0
+
+
+def test_much_of_one_caller_is_taken_in_one_after_the_other_and_waits_for_nobody_else() -> None:
+    quotas, quota = Quotas(), Quota()
+    taken = threading.Event()
+
+    def take() -> None:
+        with quotas.call("a", quota, is_stream=False) as second, second.turn():
+            taken.set()
+
+    with quotas.call("a", quota, is_stream=False) as first:
+        with first.turn():
+            first.take_bytes(TURN_BYTES)
+        waiting = threading.Thread(target=take)
+        waiting.start()
+        with quotas.call("b", quota, is_stream=False) as other, other.turn():
+            other.take_bytes(1)
+        assert not taken.is_set()
+    assert taken.wait(10)
+    waiting.join()
