@@ -15,6 +15,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import Message
 from tests.fleet import Authority, Fleet, ServiceHost, fleet_in
 
+import bernstein_api.about.v1.about_pb2
 import bernstein_api.journal.v1.journal_pb2
 import bernstein_api.recorder.v1.recorder_pb2
 import bernstein_api.rederiver.v1.rederiver_pb2
