@@ -20,6 +20,7 @@ from benchmarks.appends import appends
 from benchmarks.commands import commands, idle_services
 from benchmarks.fairness import fairness
 from benchmarks.fleet_appends import fleet_appends
+from benchmarks.followers import followers
 from benchmarks.goals import goal_of
 from benchmarks.measuring import Figure, Setting
 from benchmarks.project import ROOT, PeerEnvironment, peer_environment
@@ -144,6 +145,7 @@ GROUPS: dict[str, Group] = {
     "recordings": recordings,
     "stores": stores,
     "fleet-appends": fleet_appends,
+    "followers": followers,
 }
 HEADER = f"{'metric':42} {'ours':>14} {'peer':>14} {'ratio':>9} {'goal':>9}  met"
 
