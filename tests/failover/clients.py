@@ -143,14 +143,14 @@ class Clients:
 
 
 def longest_waits(clients: Clients, since: float, until: float) -> dict[str, float]:
-    """By kind of work: the longest that one request took that was under way in that time."""
+    """By kind of work: the longest that one request took which was answered in that time."""
     return {
         kind: max(
             (
                 answer.seconds
                 for client in clients.of(kind)
                 for answer in client.answers
-                if answer.ended > since and answer.began < until
+                if since < answer.ended <= until
             ),
             default=0.0,
         )

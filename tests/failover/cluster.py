@@ -74,7 +74,7 @@ class DatabaseCluster:
             values = {
                 "address": HOST, "listen": HOST, "programs": programs, "system_user": self._user,
                 "data": f"{place}/data", "sockets": str(place), "etcd_data": f"{place}/etcd",
-                "certificates": str(place),
+                "certificates": str(place), "archive_command": "/bin/true",
             }  # fmt: skip
             lines.append(f"[node.{name}]")
             lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]

@@ -28,7 +28,7 @@ POSTGRES_GOAL_SECONDS, HOST_GOAL_SECONDS = 10.0, 30.0
 
 @dataclass(frozen=True)
 class Outage:
-    """The longest that a request of each kind took which was under way at a fault or after it."""
+    """The longest that a request of each kind took which was answered after a fault."""
 
     fault: str
     append_seconds: float

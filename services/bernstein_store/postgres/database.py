@@ -93,8 +93,6 @@ class Database:
                 return self._once(held, work)
             for attempt in _retrying():
                 with attempt:
-                    if attempt.retry_state.attempt_number > 1:
-                        self._pool.drain()  # the others lead to the same server
                     return self._pooled(work)
         raise AssertionError("the last attempt raises or returns")
 
@@ -169,6 +167,7 @@ class Database:
         except psycopg.Error as error:
             if passes(error):
                 metrics.STORE_RETRIES.add()
+                self._pool.drain()  # the others lead to the same server
                 log.warning("connection_lost", place=self.place, error=type(error).__name__)
                 raise _Lost(error) from error
             raise

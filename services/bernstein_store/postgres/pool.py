@@ -12,7 +12,9 @@ from bernstein_runtime.config import StoreConfig
 from bernstein_store.postgres.failures import failure
 from bernstein_store.postgres.target import Target, target_of
 
-CONNECTION_SECONDS: Final = 5.0
+# So long a caller waits for a connection, and so long the pool tries to make one, with longer and
+# longer pauses. Both begin anew when the work is tried again: no long pause adds to an outage.
+_CONNECTION_SECONDS: Final = 2.0
 _TIME_LIMITS: Final = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 
 
@@ -41,8 +43,8 @@ def open_pool(config: StoreConfig) -> ConnectionPool[Connection]:
         configure=configure,
         min_size=1,
         max_size=config.connections_max,
-        timeout=CONNECTION_SECONDS,
-        reconnect_timeout=CONNECTION_SECONDS,
+        timeout=_CONNECTION_SECONDS,
+        reconnect_timeout=_CONNECTION_SECONDS,
         open=True,
     )
 

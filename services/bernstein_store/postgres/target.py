@@ -16,7 +16,8 @@ _PASSWORD_BYTES_MAX: Final = 4096
 _DEFAULTS: Final = {
     # Of several hosts the one that takes writes: after a failover, another.
     "target_session_attrs": "read-write",
-    "connect_timeout": "5",
+    # A host that froze takes connections and says nothing, and the next one is tried after so long.
+    "connect_timeout": "2",
     "keepalives_idle": "10",
     "keepalives_interval": "3",
     "keepalives_count": "3",
