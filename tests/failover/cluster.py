@@ -107,10 +107,23 @@ class DatabaseCluster:
         """A host, as after a boot."""
         place = self.folder / name
         if name in self._voters:
-            self._spawn(place, "etcd", "/usr/bin/etcd", "--config-file", str(place / "etcd.yaml"))
+            self._start_etcd(place)
         if name in DATABASES:
             patroni = str(self._programs / "patroni")
             self._spawn(place, "patroni", patroni, str(place / "patroni.yaml"))
+
+    def _start_etcd(self, place: Path) -> None:
+        self._spawn(place, "etcd", "/usr/bin/etcd", "--config-file", str(place / "etcd.yaml"))
+
+    def without_etcd(self, seconds: float) -> None:
+        """All of it is killed, and started again after that time."""
+        for name in self._voters:
+            for pid in self._processes(name):
+                if _command(pid).startswith("/usr/bin/etcd"):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(seconds)
+        for name in self._voters:
+            self._start_etcd(self.folder / name)
 
     def _spawn(self, place: Path, what: str, *command: str) -> None:
         # If these tests are killed, Patroni still ends its PostgreSQL, and etcd itself.

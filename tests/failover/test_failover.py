@@ -152,6 +152,9 @@ def _faults_of_the_long_form(drill: Drill) -> None:
     drill.fault("synchronous standby frozen", lambda: cluster.freeze(second))
     cluster.resume(second)
     cluster.wait_until_whole()
+    # For longer than a primary lasts that etcd has not heard of.
+    drill.fault("etcd killed", lambda: cluster.without_etcd(25))
+    cluster.wait_until_whole()
 
 
 def _check_all_there_once(services: Services, clients: Clients) -> None:

@@ -390,6 +390,35 @@ def test_a_server_that_freezes_is_left_for_another_connection(
     store.close()
 
 
+def test_a_lock_is_taken_on_another_connection_when_a_server_freezes(
+    database_url, postgres, tmp_path
+) -> None:
+    config = StoreConfig(url=database_url, statement_timeout_seconds=0.5, connections_max=2)
+    store = open_store(database_url, str(tmp_path), config)
+    with store.locked("a"):
+        pass
+    frozen = postgres.execute(
+        "select pid from pg_stat_activity where usename = 'bernstein' and state = 'idle'"
+    )
+    for (pid,) in frozen:
+        suspend(pid)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            held = pool.submit(lambda: _names_own_lock(store))
+            try:
+                assert held.result(20)
+            finally:
+                for (pid,) in frozen:
+                    os.kill(pid, signal.SIGCONT)
+    finally:
+        store.close()
+
+
+def _names_own_lock(store: PostgresStore) -> bool:
+    with store.locked("a"):
+        return store.get("nothing") is None
+
+
 def test_rows_that_were_removed_by_hand_are_missed(stores, database_url) -> None:
     ours, _ = stores
     ours.open_log(NAME).append(b"x" * 600_000, [])

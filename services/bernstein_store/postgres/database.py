@@ -100,9 +100,8 @@ class Database:
     def locked(self, name: str) -> Iterator[None]:
         """Hold a lock that all processes know; work of this thread runs on its connection."""
         assert getattr(self._holding, "connection", None) is None, "one lock at a time"
-        connection = self._locking_connection()
+        connection = self._locked_connection(name)
         try:
-            self._take_lock(connection, name)
             self._holding.connection = connection
             try:
                 yield
@@ -112,33 +111,42 @@ class Database:
         finally:
             self._pool.putconn(connection)
 
-    def _locking_connection(self) -> Connection:
+    def _locked_connection(self, name: str) -> Connection:
+        """One from the pool that holds the lock."""
         with self._own_errors():
             for attempt in _retrying():
                 with attempt:
+                    connection = self._got()
                     try:
-                        return self._pool.getconn()
-                    except PoolTimeout as error:
-                        raise _Lost(error) from error
+                        self._once(connection, lambda each: self._take_lock(each, name))
+                    except BaseException:
+                        self._pool.putconn(connection)
+                        raise
+                    return connection
         raise AssertionError("the last attempt raises or returns")
+
+    def _got(self) -> Connection:
+        try:
+            return self._pool.getconn()
+        except PoolTimeout as error:
+            raise _Lost(error) from error
 
     def _take_lock(self, connection: Connection, name: str) -> None:
         wait = f"{LOCK_WAIT_SECONDS:.0f}s"
         key = [self.origin_id, name]
-        with self._own_errors():
-            try:
-                with connection.transaction():
-                    connection.execute("select set_config('lock_timeout', %s, true)", [wait])
-                    connection.execute(f"select pg_advisory_lock({_LOCK_KEY})".encode(), key)
-            except psycopg.errors.LockNotAvailable as error:
-                raise Conflict(
-                    f"{name} has been locked for {wait} by another process; try again", path=name
-                ) from error
+        try:
+            with self._watchdog.watching(connection), connection.transaction():
+                connection.execute("select set_config('lock_timeout', %s, true)", [wait])
+                connection.execute(f"select pg_advisory_lock({_LOCK_KEY})".encode(), key)
+        except psycopg.errors.LockNotAvailable as error:
+            raise Conflict(
+                f"{name} has been locked for {wait} by another process; try again", path=name
+            ) from error
 
     def _release(self, connection: Connection, name: str) -> None:
         key = [self.origin_id, name]
         try:
-            with connection.transaction():
+            with self._watchdog.watching(connection), connection.transaction():
                 connection.execute(f"select pg_advisory_unlock({_LOCK_KEY})".encode(), key)
         except psycopg.Error:
             connection.close()  # the lock ends with it, and the pool makes another one
