@@ -34,7 +34,7 @@ class BackedUpServer(PostgresServer):
             text = text.replace(theirs, ours)
         self._settings = self.folder / "pgbackrest.conf"
         self._settings.write_text(text)
-        push = f"pgbackrest --config={self._settings} --stanza=bernstein archive-push %p"
+        push = f"pgbackrest --config={self._settings} --stanza=evidence archive-push %p"
         self.execute("alter system set archive_mode = on")
         self.execute(f"alter system set archive_command = '{push}'")
         self.stop("fast")
@@ -47,7 +47,7 @@ class BackedUpServer(PostgresServer):
                 *self._as,
                 "pgbackrest",
                 f"--config={self._settings}",
-                "--stanza=bernstein",
+                "--stanza=evidence",
                 *arguments,
             ],
             cwd="/",
