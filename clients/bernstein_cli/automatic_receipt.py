@@ -30,7 +30,8 @@ def make_automatic_receipt(
             raise InvalidInput(
                 "receipts of a fleet's runs are signed by its signer, not by a key of this host"
             )
-        refuse_secrets(run_id, services.journal.read_journal(run_id))
+        rows = services.journal.read_journal(run_id)
+        refuse_secrets(f"the journal of run {run_id}", rows)
         refuse_recorded_secrets(services, run_id)
         with once_signer(key, services.places, environ) as signer:
             return services.journal.build_receipt(run_id, signer)

@@ -38,8 +38,8 @@ class Secret:
     name: str = ""
 
 
-def refuse_secrets(run_id: str, journal: Iterable[bytes]) -> None:
-    """Raise Conflict if the journal holds what looks like a secret."""
+def refuse_secrets(what: str, rows: Iterable[bytes]) -> None:
+    """Raise Conflict if rows that are given away hold what looks like a secret."""
     scanner = find_scanner()
     if scanner is None:
         remark(
@@ -47,15 +47,13 @@ def refuse_secrets(run_id: str, journal: Iterable[bytes]) -> None:
             " --allow-secrets to hear no more of it"
         )
         return
-    found = list(scan(scanner, journal))
+    found = list(scan(scanner, rows))
     if found:
         places = ", ".join(f"line {each.line} ({each.rule})" for each in found[:_SHOWN_MAX])
         more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
         raise Conflict(
-            f"the journal of run {run_id} seems to hold secrets, which a receipt would give away:"
-            f" {places}{more}; look at these lines, withdraw what is real, and sign with"
-            " --allow-secrets if all the same",
-            run_id=run_id,
+            f"{what} seems to hold secrets, which a receipt would give away: {places}{more};"
+            " look at these lines, take out what is real, and say --allow-secrets if all the same",
             line=found[0].line,
         )
 

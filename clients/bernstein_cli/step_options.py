@@ -32,6 +32,7 @@ class StepOptions:
 
     yes_i_want_to_publish: bool = False
     preview: bool = False
+    allow_secrets: bool = False
     redact: tuple[str, ...] = ()
     keep_input_hash: bool = False
     sign: str | None = None
@@ -108,6 +109,7 @@ _NOTHING: Final = StepOptions()
 _VERBS_OF: Final[dict[str, tuple[str, ...]]] = {
     "yes_i_want_to_publish": (PUBLISH,),
     "preview": (PUBLISH,),
+    "allow_secrets": (PUBLISH,),
     "redact": (PUBLISH,),
     "keep_input_hash": (PUBLISH,),
     "sign": (EXPORT, PUBLISH, DEBUG),
@@ -129,6 +131,11 @@ _OPTIONS: Final = (
         help="publish: yes, write a redacted receipt that is meant to leave this project.",
     ),
     click.option("--preview", is_flag=True, help="publish: only show what would stay readable."),
+    click.option(
+        "--allow-secrets",
+        is_flag=True,
+        help="publish: do not search what stays readable for secrets.",
+    ),
     click.option(
         "--redact",
         multiple=True,

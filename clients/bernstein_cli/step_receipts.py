@@ -11,6 +11,7 @@ from typing import IO, Final
 from bernstein_cli import exit_codes
 from bernstein_cli.audit_trail import record
 from bernstein_cli.output import Printed, document, remark, say
+from bernstein_cli.secret_scan import refuse_secrets
 from bernstein_cli.step_answers import AskedSteps
 from bernstein_cli.step_source import Steps, read_blob
 from bernstein_cli.whole_file import replacing
@@ -118,7 +119,10 @@ def _publish_to(asked: AskedSteps, steps: Steps, policy: RedactionPolicy, path: 
     with tempfile.TemporaryFile() as spool:
         redacted = redacted_rows(entries(steps.chunks()), policy)
         spool.writelines(rows.lines(redacted))
+        if not asked.options.allow_secrets:
+            refuse_secrets(f"what stays readable of {steps.agent_id}", _parts(spool))
         manifest = rows.manifest(steps.agent_id, created_at(rows.newest_ts), VERSION)
+        spool.seek(0, os.SEEK_END)
         return _write(asked, path, manifest, spool, (), private=False)
 
 

@@ -231,6 +231,22 @@ def test_what_is_published_gives_no_redacted_text_away(services: Any, project: A
     assert bernstein(project, "replay", "verify", "out.tar").returncode == 0
 
 
+def test_nothing_is_published_while_a_search_finds_secrets_in_it(
+    services: Any, project: Any
+) -> None:
+    key = f"ghp_{'aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zC2eF5'}"
+    services.steps.start("agent", [Step(DIGEST, tool_call={"name": "t", "args": f"TOKEN={key}"})])
+    publish = ("replay", "publish", "agent", "out.tar", "--opt-in")
+    refused = bernstein(project, *publish)
+    redacted = bernstein(project, *publish, "--redact", "tool_call")
+    insisted = bernstein(project, *publish, "--allow-secrets")
+
+    assert refused.returncode == 1
+    assert "what stays readable of agent seems to hold secrets" in refused.stderr
+    assert key not in refused.stdout + refused.stderr
+    assert (redacted.returncode, insisted.returncode) == (0, 0)
+
+
 def test_debug_forks_where_it_is_told_to(services: Any, project: Any) -> None:
     services.steps.start("sess", [step(0), step(1), step(2)])
     snapshot = project.sdd / "runtime" / "sessions" / "sess.json"

@@ -101,7 +101,8 @@ def verify_run(
         _signer(key, services, with_audit=audit is not None) as signer,
     ):
         if not allow_secrets:
-            refuse_secrets(run_id, services.journal.read_journal(run_id))
+            rows = services.journal.read_journal(run_id)
+            refuse_secrets(f"the journal of run {run_id}", rows)
             refuse_recorded_secrets(services, run_id)
         built, cose = _build(services, run_id, signer, output, audit, unfinished=unfinished)
     receipt = str(output or built.receipt_path)
