@@ -49,7 +49,13 @@ class RecordedAgent:
 
 def find_agent(services: Services, run_id: str) -> RecordedAgent:
     """Raises RunNotFound, InvalidInput, ReplayRecordingMissingError, Conflict, RowMalformed."""
-    run_id = recorded_run(services, run_id)
+    run = recorded_run(services, run_id)
+    run_id = run.run_id
+    if not run.seal_json:
+        remark(
+            f"run {run_id} is not sealed: its recording was broken off, or goes on; what it has is"
+            " replayed"
+        )
     lane = recorded_lane(services, run_id)
     event = environment_event(services, run_id)
     environment = read_environment(services, run_id, event) if event else None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bernstein_client.connection import Services
+from bernstein_client.values import RunInfo
 from bernstein_formats.canonical import JsonValue, parse_json, spelled
 from bernstein_formats.errors import (
     ChainBroken,
@@ -87,8 +88,8 @@ def read_rows(services: Services, run_id: str, *events: str) -> list[Row]:
     return [row for row in rows if isinstance(row, dict) and row.get("event") in events]
 
 
-def recorded_run(services: Services, run_id: str) -> str:
-    """The id of a run that can be replayed: no replay, which has no answers of its own.
+def recorded_run(services: Services, run_id: str) -> RunInfo:
+    """A run that can be replayed: no replay, which has no answers of its own.
 
     Raises RunNotFound, InvalidInput.
     """
@@ -99,7 +100,7 @@ def recorded_run(services: Services, run_id: str) -> str:
             " that one",
             run_id=run.run_id,
         )
-    return run.run_id
+    return run
 
 
 def recorded_lane(services: Services, run_id: str) -> str:

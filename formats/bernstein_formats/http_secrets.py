@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from bernstein_formats.http_answer_text import joined_texts
-from bernstein_formats.http_key import HttpRequest
+from bernstein_formats.http_key import HttpRequest, Pairs
 from bernstein_formats.http_rule_file import RULE_SET, SecretShape
 
 # In front of a kind where rules are listed.
@@ -71,6 +71,17 @@ def secrets_in(text: bytes) -> tuple[str, ...]:
     """The kinds of secrets that an answer holds, also where its stream says one in pieces."""
     joined = "\n".join(joined_texts(text)).encode("utf-8", "replace")
     return tuple(sorted({*_kinds(text), *_kinds(joined)}))
+
+
+def without_secrets(headers: Pairs) -> Pairs:
+    """Those headers whose values look like no secret, whatever their names are."""
+    if not _has_secret("\n".join(value for _, value in headers)):
+        return headers
+    return tuple((name, value) for name, value in headers if not _has_secret(value))
+
+
+def _has_secret(text: str) -> bool:
+    return any(_kinds(text.encode("utf-8", "surrogatepass")))
 
 
 def _kinds(text: bytes) -> Iterator[str]:

@@ -7,7 +7,7 @@ from bernstein_formats.http_answer_text import readable
 from bernstein_formats.http_exchange import Answer, envelope_of, exchange_of
 from bernstein_formats.http_key import HttpRequest, Pairs, keyed
 from bernstein_formats.http_mutations import mutation_events
-from bernstein_formats.http_secrets import secrets_in
+from bernstein_formats.http_secrets import secrets_in, without_secrets
 from bernstein_proxy.lanes import Lane
 
 
@@ -27,7 +27,8 @@ def recorded(lane: Lane, seq: int, whole: HttpRequest, said: Said) -> Recorded:
     """Request `seq` of a lane; takes a while, so that it is done beside the event loop."""
     redactor = lane.log.redactor
     asked, text = redactor.redacted(whole), readable(said.body, said.encoding)
-    envelope = envelope_of(asked, said.headers, said.chunks)
+    shown = replace(asked, headers=without_secrets(asked.headers))
+    envelope = envelope_of(shown, without_secrets(said.headers), said.chunks)
     name = lane.wanted.lane
     exchange = exchange_of(name, seq, asked, keyed(asked), answer=said.answer, envelope=envelope)
     exchange = replace(

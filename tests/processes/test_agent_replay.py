@@ -217,6 +217,38 @@ def test_a_replay_of_a_replay_is_refused_with_the_run_to_replay(desk: Desk) -> N
         assert f"is itself a replay, of run {run_id}" in each.stderr
 
 
+def test_a_recording_that_was_killed_is_named_and_answers_what_it_has(desk: Desk) -> None:
+    agent = ("sh", "-c", '"$@"; echo asked; exec sleep 600', "sh", *desk.command()[1:])
+    running = subprocess.Popen(
+        [sys.executable, "-m", "bernstein_cli", "record", "--", *agent],
+        cwd=desk.folder,
+        env=desk.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert running.stdout is not None
+    with running.stdout:
+        assert b"asked\n" in iter(running.stdout.readline, b"")
+        running.kill()
+        running.wait()
+    replayed = desk.run("replay", "latest", *desk.command())
+
+    assert "is not sealed: its recording was broken off" in replayed.stderr
+    assert "hits 1, misses 0" in replayed.stderr
+    assert "reached another head" in replayed.stderr
+
+
+def test_an_agent_that_was_killed_is_recorded_to_its_end(desk: Desk) -> None:
+    killed = ("--", "sh", "-c", '"$@"; kill -9 $$', "sh", *desk.command()[1:])
+    recorded = desk.run("record", "--json", *killed)
+    replayed = desk.run("replay", "latest", "--json", *killed)
+
+    found = [json.loads(each.stdout) for each in (recorded, replayed)]
+    assert [each["agent_exit_code"] for each in found] == [137, 137]
+    assert (found[0]["lanes"][0]["recorded"], found[1]["lanes"][0]["served"]) == (1, 1)
+    assert found[1]["head"] == found[0]["head"]
+
+
 @pytest.mark.parametrize("verb", ["record", "replay"])
 def test_an_agent_ends_with_a_command_that_is_killed(desk: Desk, verb: str) -> None:
     command = ["--", sys.executable, "-c", "import os, time; print(os.getpid()); time.sleep(600)"]

@@ -18,7 +18,7 @@ from bernstein_formats.http_exchange import (
 )
 from bernstein_formats.http_key import HttpRequest, keyed
 from bernstein_formats.http_rule_file import RULE_SET
-from bernstein_formats.http_secrets import Redactor, secrets_in
+from bernstein_formats.http_secrets import Redactor, secrets_in, without_secrets
 
 FIELD = Path(__file__).parents[1] / "vectors" / "data" / "field"
 OURS, OTHERS = Redactor(b"ours"), Redactor(b"others")
@@ -192,3 +192,11 @@ def test_a_secret_is_found_although_its_stream_cuts_it(name: str, kind: str) -> 
 def test_hostile_answers_hold_no_secret_and_do_no_harm(body: bytes) -> None:
     assert secrets_in(body) == ()
     assert secrets_in(readable(body, "zstd")) == ()
+
+
+@pytest.mark.parametrize("kind", ["anthropic-key", "github-token", "jwt"])
+def test_a_header_of_any_name_that_holds_a_secret_is_left_out(kind: str) -> None:
+    headers = (("x-debug", f"used {SECRETS[kind]}"), ("x-request-id", "r"))
+    assert without_secrets(headers) == headers[1:]
+    assert without_secrets(headers[1:]) == headers[1:]
+    assert without_secrets(()) == ()

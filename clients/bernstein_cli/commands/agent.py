@@ -77,7 +77,7 @@ def env(
     providers = () if replay_run_id else (*all_providers(), *tool_servers)
     with Services(sdd_dir) as services, ProxyClient(services.supervisor) as proxy:
         if replay_run_id:
-            replay_run_id = recorded_run(services, replay_run_id)
+            replay_run_id = recorded_run(services, replay_run_id).run_id
         with _run_for(services, joined_id, replay_run_id) as run_id:
             services.journal.append_many(run_id, [started_event(lane, client=client)])
             wanted = LaneWanted(run_id, lane, replay_run_id, budget, providers)
