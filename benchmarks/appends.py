@@ -1,21 +1,24 @@
 """Durable appends over gRPC against the peer's in-process ones, which are not synced at all."""
 
+import asyncio
 import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count, cycle, islice
 from statistics import quantiles
 from typing import Any
 
 from benchmarks.measuring import Figure, Setting
-from benchmarks.project import PeerEnvironment, fresh_project
+from benchmarks.project import PeerEnvironment, Project, fresh_project
 from benchmarks.rows import std_events
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
+from bernstein_client import connect_async
 from bernstein_client.connection import Services
 from bernstein_runtime.channel import open_channel
 
@@ -37,6 +40,7 @@ def appends(setting: Setting, peer: PeerEnvironment) -> Iterator[Figure]:
     ):
         target = Target(services)
         yield from producers(setting, target, peer_rate, seconds)
+        yield from tasks(setting, target, project, seconds)
         for size in 64, 256:
             yield streams(setting, target.batches(size), size, peer_rate, seconds)
         yield from against_echo(setting, target, seconds)
@@ -152,6 +156,42 @@ def producers(
     name = f"append, {PRODUCERS} producers"
     yield Figure(name, "rows/s", rate, theirs, rate / theirs)
     yield Figure(f"{name}, p99", "ms", 1e3 * min(p99s))
+
+
+def tasks(setting: Setting, target: Target, project: Project, seconds: float) -> Iterator[Figure]:
+    """Producers on one event loop, against as many threads."""
+    for count_of in 1, 8, PRODUCERS:
+        call = target.single()
+        rate, threads = best_of_turns(
+            setting,
+            partial(ran, task_rate, project, count_of, seconds),
+            partial(flood, count_of, seconds, call),
+        )
+        name = f"append, {count_of} tasks to threads"
+        yield Figure(name, "rows/s", rate, threads, rate / threads)
+
+
+def ran(rate: Callable[..., Coroutine[Any, Any, float]], *arguments: object) -> float:
+    return asyncio.run(rate(*arguments))
+
+
+async def task_rate(project: Project, tasks: int, seconds: float) -> float:
+    """Rows per second of so many tasks, each appending one event after the other."""
+    async with connect_async(project.sdd.parent, environ=project.environ) as client:
+        run = await client.create_run()
+        await run.append("run_started", {})
+        events = list(islice(std_events(1000), tasks))
+        began = time.perf_counter()
+        done = [0] * tasks
+
+        async def work(task: int) -> None:
+            event, payload = events[task]
+            while time.perf_counter() < began + seconds:
+                await run.append(event, payload)
+                done[task] += 1
+
+        await asyncio.gather(*map(work, range(tasks)))
+        return sum(done) / (time.perf_counter() - began)
 
 
 def streams(
