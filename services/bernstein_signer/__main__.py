@@ -20,7 +20,7 @@ from bernstein_formats.canonical import spelled
 from bernstein_formats.errors import BernsteinError, InvalidInput
 from bernstein_runtime.logs import configure_logs
 from bernstein_runtime.process import service_process
-from bernstein_runtime.protection import protect
+from bernstein_runtime.protection import lock_memory, protect
 from bernstein_signer import once, resident
 from bernstein_signer.chain import Extension, print_extended
 from bernstein_signer.key import Key, create_key_pair, take_key_variable
@@ -39,6 +39,7 @@ def main() -> None:
     """Do one of the things above."""
     options = _parser().parse_args()
     configure_logs("signer")
+    lock_memory()
     if options.once:
         _serve_once(options)
         return

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -354,6 +355,21 @@ def test_secrets_are_private_and_never_in_the_log(world: World):
         assert secret not in world.log_text
     limits = Path(f"/proc/{signer.process.pid}/limits").read_text()
     assert re.search(r"Max core file size +0 +0 ", limits)
+
+
+def test_a_signers_memory_is_locked_where_it_may_lock_any_amount_and_else_not_at_all(world: World):
+    effective, limit = int(status_of("self", "CapEff"), 16), resource.RLIMIT_MEMLOCK
+    may = bool(effective >> 14 & 1) or resource.getrlimit(limit)[0] == resource.RLIM_INFINITY
+    signer = world.resident()
+    signer.seal(rows(1))
+    locked = int(status_of(signer.process.pid, "VmLck").split()[0])
+    used = int(status_of(signer.process.pid, "VmRSS").split()[0])
+    assert locked >= used if may else locked == 0
+
+
+def status_of(process: int | str, name: str) -> str:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(line for line in lines if line.startswith(f"{name}:")).partition(":")[2].strip()
 
 
 def signed_receipt(response: pb.BuildReceiptResponse, journal: bytes) -> bytes:
