@@ -67,6 +67,8 @@ class Following:
         self._known: set[Subject] = set()
         self._places: Looks = ()
         self._list_again_at = 0.0
+        # Why the source could not be listed the last time.
+        self._unlisted = ""
         self._told: dict[Subject, Outcome] = {}
         self._is_away = False
 
@@ -96,14 +98,8 @@ class Following:
         now, places = self._clock.monotonic_seconds(), self._importer.places()
         if places == self._places and now < self._list_again_at:
             return
-        try:
-            found = self._importer.subjects()
-        except RunNotFound:
-            if not self._known:
-                raise
-            found = []
-        except StoreFailed as error:
-            self._away(error)
+        found = self._found()
+        if found is None:
             return
         self._places, self._list_again_at = places, now + ROUND_SECONDS
         for subject in found:
@@ -111,6 +107,25 @@ class Following:
                 self._active[subject] = _Watched(subject, now)
         gone = self._known.difference(found)
         self._known = set(found)
+        yield from self._let_go(gone)
+
+    def _found(self) -> list[Subject] | None:
+        """What is in the source; None, once said, where it cannot be listed."""
+        try:
+            found = self._importer.subjects()
+        except RunNotFound:
+            if not self._known:
+                raise
+            found = []
+        except StoreFailed as error:
+            if error.message != self._unlisted:
+                self._unlisted = error.message
+                self._remark(f"{error.message}; trying again")
+            return None
+        self._unlisted = ""
+        return found
+
+    def _let_go(self, gone: set[Subject]) -> Iterator[Outcome]:
         if gone:
             self._resting = deque(each for each in self._resting if each.subject not in gone)
         for subject in gone:

@@ -264,3 +264,21 @@ def test_hostile_folders_are_told_once_and_the_others_go_on(world: World) -> Non
     assert failed >= {"pipe", "folder", "no run id", "leaves"}
     assert {each.reason for each in told.values()} <= {"", "INVALID_INPUT", "STORE_FAILED"}
     assert world.taken("deep") == b""
+
+
+def test_a_source_that_cannot_be_listed_is_told_once_and_what_is_known_goes_on(
+    world: World,
+) -> None:
+    world.peer.append("r1", "a")
+    world.look()
+    sessions = world.peer.sdd / "runtime" / "journal"
+    sessions.parent.mkdir()
+    sessions.write_bytes(b"no folder")
+    world.peer.append("r1", "b")
+    assert world.statuses() == [("r1", "extended")]
+    world.look()
+    assert len(world.remarks) == 1
+    assert str(sessions) in world.remarks[0]
+    sessions.unlink()
+    world.peer.append("r2", "a")
+    assert world.statuses() == [("r2", "new")]
