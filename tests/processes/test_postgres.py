@@ -243,6 +243,9 @@ def test_a_database_that_ends_and_comes_back_loses_nothing_and_callers_go_on(
         assert_all_there_once(services, run_id, producers.told())
         assert services.journal.finish_run(run_id).row_count == len(rows_of(services, run_id))
 
+    lines = [line for path in logs_of(fleet) for line in path.read_text().splitlines()]
+    assert {json.loads(line)["event"] for line in lines} >= {"connection_lost", "database_library"}
+
 
 def test_journals_of_several_hosts_serve_one_run_and_never_fork_it(fleet: Project) -> None:
     with (

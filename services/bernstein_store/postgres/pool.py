@@ -10,6 +10,7 @@ from psycopg_pool import ConnectionPool
 from bernstein_formats.errors import StoreFailed
 from bernstein_runtime.config import StoreConfig
 from bernstein_store.postgres.failures import failure
+from bernstein_store.postgres.library_log import hear_library
 from bernstein_store.postgres.target import Target, target_of
 
 # So long a caller waits for a connection, and so long the pool tries to make one, with longer and
@@ -37,6 +38,7 @@ def open_pool(config: StoreConfig) -> ConnectionPool[Connection]:
         return {**target.arguments(), "autocommit": True}
 
     target = target_of(config)
+    hear_library()
     return ConnectionPool(
         connection_class=Connection,
         kwargs=arguments,
