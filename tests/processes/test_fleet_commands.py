@@ -170,6 +170,11 @@ def test_an_agents_steps_are_read_and_exported(client: Project) -> None:
     bernstein(client, "replay", "diff-journal", "a1", "a2", exits=1)
     bernstein(client, "replay", "export", "a1", "a1.json")
     bernstein(client, "replay", "verify", "a1.json")
+    assert len(told(client, "session", "branches", "a1")["branches"]) == 1
+    copied = ("session", "branches", "a1", "--copy", "a", "--to", "b")
+    assert "the steps are a fleet's" in bernstein(client, *copied, exits=2).stderr
+    forked = bernstein(client, "session", "fork", "a1", "--from-step", "1", exits=2)
+    assert "they are a fleet's" in forked.stderr
     assert "no journal" in bernstein(client, "replay", "nobody", exits=1).stderr.lower()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from bernstein_cli import exit_codes
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.main import tell
 from bernstein_cli.output import Printed, document, say
 from bernstein_cli.session_fork import write_private
@@ -32,7 +33,10 @@ def branches(
     """
     if (copy is None) != (new_id is None):
         raise click.UsageError("--copy HEAD and --to ID belong together")
-    with open_steps(Path(sdd_dir), offline=True) as reader:
+    is_remote = in_fleet(Path(sdd_dir))
+    if is_remote and copy is not None:
+        raise click.UsageError("--copy writes a file of this project, and the steps are a fleet's")
+    with open_steps(Path(sdd_dir), offline=not is_remote) as reader:
         try:
             steps = reader.open(agent_id).whole()
         except (NotFound, InvalidInput) as error:

@@ -6,6 +6,7 @@ import click
 
 from bernstein_cli import exit_codes
 from bernstein_cli.audit_trail import record
+from bernstein_cli.fleet_place import in_fleet
 from bernstein_cli.main import tell
 from bernstein_cli.output import document, remark, say
 from bernstein_cli.session_fork import fork_session
@@ -34,6 +35,11 @@ def fork(
     except InvalidInput as error:
         tell(error, as_json=as_json)
         return exit_codes.USAGE
+    if from_step is not None and in_fleet(Path.cwd() / ".sdd"):
+        raise click.UsageError(
+            "--from-step takes the steps from this project's files, and they are a fleet's; fork"
+            " without it"
+        )
     try:
         made = fork_session(Path.cwd(), session_id, from_step=from_step, label=label, prompt=prompt)
     except BernsteinError as error:
