@@ -10,7 +10,7 @@ import click
 from bernstein_cli.fleet_place import in_fleet
 from bernstein_formats import paths
 from bernstein_formats.acknowledged import marks_path
-from bernstein_formats.errors import BernsteinError, InvalidInput, NotFound
+from bernstein_formats.errors import BernsteinError, InvalidInput, NotAllowed, NotFound
 from bernstein_formats.redaction import REDACTABLE
 from bernstein_formats.run_choice import LATEST
 
@@ -92,13 +92,13 @@ def _is_agent_of_fleet(sdd_dir: Path, word: str) -> bool:
     with Services(sdd_dir) as services:
         try:
             services.journal.get_run(word)
-        except NotFound:
+        except (NotFound, NotAllowed):
             pass
         else:
             return False
         try:
             next(services.steps.read(word), b"")
-        except NotFound:
+        except (NotFound, NotAllowed):
             return False
         except BernsteinError:
             pass  # what is wrong with them is said when they are read

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,3 +254,35 @@ def test_what_is_longer_than_a_message_goes_in_parts(client: Project) -> None:
         True,
     )
     assert len(rows) > 4_000_000
+
+
+WRITER_ONLY = """
+[[grant]]
+caller = "one"
+role = "service"
+origins = ["*"]
+runs = ["*"]
+[[grant]]
+caller = "build-1"
+role = "writer"
+origins = ["fleet:demo"]
+runs = ["*"]
+"""
+
+
+def test_a_host_that_may_only_write_runs_replays_and_verifies_its_own(tmp_path: Path) -> None:
+    with fleet_in(tmp_path / "fleet", BERNSTEIN_SVC_FLEET_ORIGIN="fleet:demo") as fleet:
+        fleet.roles.write_text(WRITER_ONLY)
+        made = fleet.host("one")
+        made.start("journal", "recorder", "signer")
+        client = fleet.client("build-1", made)
+        copy_example(client.folder)
+        with ModelServer() as model:
+            keys: dict[str, Any] = {"OPENAI_API_KEY": "sk-t", "OPENAI_BASE_URL": model.base_url}
+            ran = told(client, "run", "plan.yaml", BERNSTEIN_DETERMINISTIC_SEED="42", **keys)
+        run_id = ran["run_id"]
+        told(client, "run", "plan.yaml", BERNSTEIN_REPLAY_RUN_ID=run_id)
+        assert told(client, "replay", run_id, "--verify")["identity"] == "verified"
+        assert bernstein(client, "replay", run_id).stdout
+        listed = bernstein(client, "replay", "list", exits=1)
+        assert "build-1 may not call ListRuns" in listed.stderr
