@@ -33,6 +33,29 @@ except OSError:
     print("nothing there")
 """
 
+# Asks one by one; or the first, and the others while it waits. Tells how many were answered then.
+ASKING = """
+import json, os, sys, threading, urllib.request
+how, *texts = sys.argv[1:]
+answered = []
+def ask(text):
+    body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps(body).encode(), {"Content-Type": "application/json"})
+    urllib.request.urlopen(request).read()
+    answered.append(text)
+threads = [threading.Thread(target=ask, args=[text]) for text in texts]
+threads[0].start()
+threads[0].join(None if how == "one-by-one" else 0.5)
+print(len(answered))
+for thread in threads[1:]:
+    thread.start()
+    if how == "one-by-one":
+        thread.join()
+for thread in threads:
+    thread.join()
+"""
+
 
 class Desk:
     """A terminal in a project with an agent that tells of its folder, edits it, and pushes."""
@@ -191,6 +214,20 @@ def test_a_recording_that_is_gone_does_not_pass_the_gate(desk: Desk) -> None:
     assert gate.returncode == 12
     assert verdicts[lost] == "RECORDING_MISSING"
     assert clean in verdicts
+
+
+def test_answers_come_in_the_recorded_order_where_that_is_wanted(desk: Desk) -> None:
+    def asking(*words: str) -> tuple[str, ...]:
+        return ("--", sys.executable, "-c", ASKING, *words)
+
+    texts = [f"question {letter}" for letter in "abcd"]
+    recorded = desk.run("record", *asking("one-by-one", *texts))
+    kept = desk.run("replay", "latest", "--keep-order", *asking("crossed", *reversed(texts)))
+
+    assert (recorded.returncode, kept.returncode) == (0, 0), kept.stderr
+    assert "hits 4, misses 0, left 0" in kept.stderr
+    assert "out of turn" not in kept.stderr
+    assert (recorded.stdout, kept.stdout) == ("1\n", "0\n")
 
 
 def test_a_badly_named_run_is_named_and_the_others_are_replayed(desk: Desk) -> None:
