@@ -58,7 +58,7 @@ test-agents: sync
 # the short form. How long each outage lasted is printed, and in .fleet/outages.json.
 test-fleet: sync
 	BERNSTEIN_TEST_FLEET=long BERNSTEIN_TEST_OUTAGES=.fleet/outages.json \
-	  timeout 600 $(RUN) pytest -q tests/failover
+	  timeout --signal=INT --kill-after=30 570 $(RUN) pytest -q tests/failover
 
 verifier: sync
 	$(UV) build --quiet --wheel --out-dir dist verifier
