@@ -195,9 +195,11 @@ class Admitted:
             self._held.take_bytes(first.ByteSize())
         self._check(first)
         yield first
+        self._held.drop_bytes()
         for request in requests:
             self._held.take_bytes(request.ByteSize())
             yield request
+            self._held.drop_bytes()
 
     def _check(self, request: Message) -> None:
         """Raises NotAllowed, QueueFull, TooMany."""

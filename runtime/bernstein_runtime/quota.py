@@ -16,7 +16,7 @@ from bernstein_runtime.targets import Target
 HOUR_SECONDS: Final = 3600.0
 # Requests of one caller are taken in while they have fewer bytes together; the next ones wait.
 TURN_BYTES: Final = 1024 * 1024
-# For so long: whoever sends nothing must not keep others of the same name waiting.
+# Room is kept so long for a request: whoever sends none must not keep others of its name waiting.
 TURN_SECONDS: Final = 2.0
 
 
@@ -34,13 +34,21 @@ class Quota:
     request_ids: int = 1_000_000
 
 
+@dataclass(slots=True, eq=False)
+class _Coming:
+    """A request that is being taken in, as large as the one before for all that is known."""
+
+    size: int
+    began: float = field(default_factory=time.monotonic)
+
+
 @dataclass(slots=True)
 class _Used:
     """What one caller has under way."""
 
-    turns: threading.Condition
-    # Bytes of requests that are being taken in, if each is as large as the one before.
-    expected: int = 0
+    # Its lock is that of all that is here: no caller waits for another one's.
+    turns: threading.Condition = field(default_factory=threading.Condition)
+    coming: list[_Coming] = field(default_factory=list)
     last_size: int = 0
     calls: int = 0
     streams: int = 0
@@ -51,7 +59,8 @@ class _Used:
 
     def has_room(self) -> bool:
         """Whether one more request can be taken in; one alone always can."""
-        others = self.bytes + self.expected
+        since = time.monotonic() - TURN_SECONDS
+        others = self.bytes + sum(each.size for each in self.coming if each.began > since)
         return not others or others + self.last_size <= TURN_BYTES
 
 
@@ -66,7 +75,8 @@ class Quotas:
     def call(self, caller: str, quota: Quota, *, is_stream: bool) -> Iterator["Held"]:
         """While one call is under way. Raises QueueFull, TooManyStreams."""
         with self._lock:
-            used = self._used.setdefault(caller, _Used(threading.Condition(self._lock)))
+            used = self._used.setdefault(caller, _Used())
+        with used.turns:
             if is_stream and used.streams >= quota.streams:
                 raise TooManyStreams(
                     f"{caller} has {used.streams} streams open, and may have {quota.streams};"
@@ -81,22 +91,21 @@ class Quotas:
                 )
             used.streams += is_stream
             used.calls += not is_stream
-        held = Held(self._lock, used, caller, quota)
+        held = Held(used, caller, quota)
         try:
             yield held
         finally:
-            with self._lock:
+            with used.turns:
                 used.streams -= is_stream
                 used.calls -= not is_stream
                 used.bytes -= held.bytes
-                used.turns.notify_all()
+                used.turns.notify()
 
 
 @dataclass(slots=True)
 class Held:
     """What one call takes of its caller's quota."""
 
-    _lock: threading.Lock
     _used: _Used
     _caller: str
     _quota: Quota
@@ -106,21 +115,22 @@ class Held:
     def turn(self) -> Iterator[None]:
         """While a request is taken in, once there is room for it: it stays with its sender until
         then, so that a caller with much to say fills neither memory nor the queues of others."""
-        with self._lock:
+        with self._used.turns:
             used = self._used
-            used.turns.wait_for(used.has_room, TURN_SECONDS)
-            expected = used.last_size
-            used.expected += expected
+            while not used.has_room():
+                used.turns.wait(TURN_SECONDS)
+            coming = _Coming(used.last_size)
+            used.coming.append(coming)
         try:
             yield
         finally:
-            with self._lock:
-                used.expected -= expected
-                used.turns.notify_all()
+            with self._used.turns:
+                used.coming.remove(coming)
+                used.turns.notify()
 
     def take_bytes(self, count: int) -> None:
         """Of a request, or of the next message of one. Raises QueueFull."""
-        with self._lock:
+        with self._used.turns:
             others = self._used.bytes - self.bytes
             # One message is always let through: it could never be sent otherwise.
             if others and others + count > self._quota.bytes:
@@ -133,9 +143,16 @@ class Held:
             self._used.last_size = count
             self.bytes = count
 
+    def drop_bytes(self) -> None:
+        """The message was dealt with, and the next one is not there yet."""
+        with self._used.turns:
+            self._used.bytes -= self.bytes
+            self.bytes = 0
+            self._used.turns.notify()
+
     def take_request_id(self) -> None:
         """Raises TooMany: to try again at once would be in vain."""
-        with self._lock:
+        with self._used.turns:
             now = time.monotonic()
             if now - self._used.hour_began >= HOUR_SECONDS:
                 self._used.hour_began, self._used.request_ids = now, 0
@@ -149,7 +166,7 @@ class Held:
 
     def open_run(self, run: Target) -> None:
         """Raises TooMany."""
-        with self._lock:
+        with self._used.turns:
             opened = self._used.open_runs
             if run not in opened and len(opened) >= self._quota.open_runs:
                 raise TooMany(
@@ -160,5 +177,5 @@ class Held:
             opened.add(run)
 
     def finish_run(self, run: Target) -> None:
-        with self._lock:
+        with self._used.turns:
             self._used.open_runs.discard(run)
