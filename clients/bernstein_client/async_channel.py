@@ -57,7 +57,7 @@ class AsyncServiceChannel:
         async def send() -> Any:
             forked.check_usable()
             method = getattr(self._stub, rpc.name)
-            return await method(rpc.request, timeout=rpc.timeout, metadata=self._metadata())
+            return await method(rpc.sent(), timeout=rpc.timeout, metadata=self._metadata())
 
         path = f"{self._service}/{rpc.name}"
         return rpc.read(await call_async(path, send, revive=self.reach))
@@ -66,7 +66,7 @@ class AsyncServiceChannel:
         """The messages of a server stream; whoever leaves it early ends the call."""
         await self.reach()
         method = getattr(self._stub, rpc.name)
-        call = method(rpc.request, timeout=rpc.timeout, metadata=self._metadata())
+        call = method(rpc.sent(), timeout=rpc.timeout, metadata=self._metadata())
         try:
             async for message in call:
                 yield message

@@ -149,6 +149,8 @@ class AsyncRun:
             try:
                 async for answer in self.channels.journal.stream(rpc):
                     item = rpc.read(answer)
+                    if item is None:
+                        continue
                     next_index, failures = index_after(item), 0
                     for row in rows_of(item):
                         yield row

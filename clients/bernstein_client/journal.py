@@ -210,8 +210,9 @@ class JournalClient:
             try:
                 for answer in self._connection.stream(self._stub.WatchRows, rpc.request, None):
                     item = rpc.read(answer)
-                    next_index, failures = index_after(item), 0
-                    yield item
+                    if item is not None:
+                        next_index, failures = index_after(item), 0
+                        yield item
             except Unavailable:
                 failures += 1
                 if failures > WATCH_TRIES:

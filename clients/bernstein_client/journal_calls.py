@@ -20,7 +20,7 @@ from bernstein_client.values import (
     Verification,
     Watched,
 )
-from bernstein_client.watching import watched
+from bernstein_client.watching import Watching
 from bernstein_formats.canonical import JsonValue
 from bernstein_formats.errors import SignatureWrong
 from bernstein_runtime import limits
@@ -36,6 +36,8 @@ def create_run(request_id: str, run_id: str, metadata: bytes, replay: bytes) -> 
 def append_events(
     request_id: str, run_id: str, events: Sequence[EncodedEvent]
 ) -> Rpc[AppendResult]:
+    if len(events) == 1 and len(events[0][1]) > limits.PIECE_BYTES_MAX:
+        return _append_long_event(request_id, run_id, *events[0])
     request = journal_pb2.AppendEventsRequest(
         run_id=run_id,
         request_id=request_id,
@@ -44,6 +46,22 @@ def append_events(
         ],
     )
     return Rpc("AppendEvents", request, _appended)
+
+
+def _append_long_event(
+    request_id: str, run_id: str, event: str, payload: bytes
+) -> Rpc[AppendResult]:
+    first = journal_pb2.AppendLongEventRequest(
+        run_id=run_id,
+        request_id=request_id,
+        event=event,
+        sha256=hashlib.sha256(payload).digest(),
+    )
+    parts = (
+        journal_pb2.AppendLongEventRequest(data=payload[at : at + limits.CHUNK_BYTES])
+        for at in range(0, len(payload), limits.CHUNK_BYTES)
+    )
+    return Rpc("AppendLongEvent", (first, *parts), _appended)
 
 
 def finish_run(run_id: str, *, spine_seal: bool = True) -> Rpc[FinishedRun]:
@@ -56,10 +74,10 @@ def get_run(run_id: str) -> Rpc[RunInfo]:
     return Rpc("GetRun", request, lambda answer: run_info(answer.run))
 
 
-def watch_rows(run_id: str, start_index: int) -> Rpc[Watched]:
-    """A stream, of which each message is read by itself."""
-    request = journal_pb2.WatchRowsRequest(run_id=run_id, start_index=start_index)
-    return Rpc("WatchRows", request, watched, None)
+def watch_rows(run_id: str, start_index: int) -> Rpc[Watched | None]:
+    """A stream, of which each message is read as it comes."""
+    request = journal_pb2.WatchRowsRequest(run_id=run_id, start_index=start_index, takes_parts=True)
+    return Rpc("WatchRows", request, Watching().take, None)
 
 
 def read_journal(run_id: str, start_offset: int = 0) -> Rpc[bytes]:
@@ -127,7 +145,9 @@ def _verified(item: journal_pb2.VerifyRunResponse) -> Verification | None:
     return _verification(item.verification) if item.HasField("verification") else None
 
 
-def _appended(answer: journal_pb2.AppendEventsResponse) -> AppendResult:
+def _appended(
+    answer: journal_pb2.AppendEventsResponse | journal_pb2.AppendLongEventResponse,
+) -> AppendResult:
     return AppendResult(answer.first_index, answer.head_hash.hex(), answer.row_count)
 
 

@@ -64,7 +64,13 @@ class ServiceChannel:
 
     def answer(self, stub: object, rpc: Rpc[Read]) -> Read:
         """What a call means. Raises like `call`."""
-        return rpc.read(self.call(getattr(stub, rpc.name), rpc.request, rpc.name, rpc.timeout))
+        method = getattr(stub, rpc.name)
+        answer = call(
+            f"{self._service}/{rpc.name}",
+            lambda: method(rpc.sent(), timeout=rpc.timeout),
+            revive=self._revive,
+        )
+        return rpc.read(answer)
 
     def stream(
         self,

@@ -24,6 +24,23 @@ def watched(answer: journal_pb2.WatchRowsResponse) -> Watched:
     return WatchPlace(answer.place.run_id, answer.place.next_index, answer.place.is_sealed)
 
 
+class Watching:
+    """Reads the messages of one stream, and puts rows together that come in parts."""
+
+    def __init__(self) -> None:
+        self._row = bytearray()
+
+    def take(self, answer: journal_pb2.WatchRowsResponse) -> Watched | None:
+        """None while a row is not whole yet."""
+        if not answer.HasField("part"):
+            return watched(answer)
+        self._row += answer.part.data
+        if not answer.part.is_last:
+            return None
+        row, self._row = bytes(self._row), bytearray()
+        return WatchedRows(answer.part.index, (row,))
+
+
 def index_after(item: Watched) -> int:
     """Where to go on after a message."""
     if isinstance(item, WatchedRows):

@@ -4,7 +4,9 @@
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 BATCH_BYTES_MAX = 1024 * 1024
 BATCH_EVENTS_MAX = 1000
-ROW_BYTES_MAX = 3 * 1024 * 1024
+STEP_BYTES_MAX = 3 * 1024 * 1024
+# What is more than a message carries goes in parts.
+ROW_BYTES_MAX = 16 * 1024 * 1024
 # Stored bytes that an importer sends at once.
 PIECE_BYTES_MAX = 3 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024

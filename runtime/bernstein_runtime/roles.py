@@ -47,6 +47,7 @@ _WRITE: Final = (
         _JOURNAL,
         "CreateRun",
         "AppendEvents",
+        "AppendLongEvent",
         "AppendRows",
         "FinishRun",
         "AppendSteps",

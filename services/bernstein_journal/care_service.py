@@ -18,7 +18,7 @@ from bernstein_journal.retention import Pruner, Reading
 from bernstein_journal.runs import Runs
 from bernstein_journal.signer import Signer
 from bernstein_journal.verification import Verifier
-from bernstein_journal.watchers import WatchedRows, Watchers, WatchPlace
+from bernstein_journal.watchers import RowPart, WatchedRows, Watchers, WatchPlace
 from bernstein_journal.writer import Writer
 from bernstein_runtime import limits
 from bernstein_runtime.caller import name_of
@@ -56,7 +56,8 @@ class CareCalls(journal_pb2_grpc.JournalServiceServicer):
     ) -> Iterator[journal_pb2.WatchRowsResponse]:
         run_id = self._runs.resolve(request.run_id)
         with self._reading.of(run_id):
-            for item in self._watchers.watch(run_id, request.start_index, context.is_active):
+            wanted = request.start_index, context.is_active
+            for item in self._watchers.watch(run_id, *wanted, takes_parts=request.takes_parts):
                 yield _watched(run_id, item)
 
     def RepairRun(
@@ -179,7 +180,12 @@ def _log_name(request: journal_pb2.AcceptLossRequest) -> str | None:
     return LOG_NAMES[request.kind](request.id)
 
 
-def _watched(run_id: str, item: WatchedRows | WatchPlace) -> journal_pb2.WatchRowsResponse:
+def _watched(
+    run_id: str, item: WatchedRows | RowPart | WatchPlace
+) -> journal_pb2.WatchRowsResponse:
+    if isinstance(item, RowPart):
+        part = journal_pb2.RowPart(index=item.index, data=item.data, is_last=item.is_last)
+        return journal_pb2.WatchRowsResponse(part=part)
     if isinstance(item, WatchedRows):
         rows = journal_pb2.WatchedRows(first_index=item.first_index, lines=item.lines)
         return journal_pb2.WatchRowsResponse(rows=rows)

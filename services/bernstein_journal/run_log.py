@@ -10,6 +10,7 @@ from bernstein_formats.errors import (
     HeadMoved,
     InvalidInput,
     JournalError,
+    LimitExceeded,
     RequestIdReused,
     RunNotFound,
     RunSealed,
@@ -130,7 +131,7 @@ class RunLog:
                 raise InvalidInput("an event needs a type; its text is empty", field="event")
             line, head = next_row(head, event, payload, ts, elapsed_s)
             if len(line) > limits.ROW_BYTES_MAX:
-                raise InvalidInput(
+                raise LimitExceeded(
                     f"event {event!r} makes a row of {len(line)} bytes; "
                     f"at most {limits.ROW_BYTES_MAX} are taken",
                 )

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -17,6 +19,7 @@ from bernstein_formats.run_choice import LATEST
 from bernstein_journal.care_service import CareCalls
 from bernstein_journal.copies import Copies
 from bernstein_journal.creation import RunMaker
+from bernstein_journal.long_events import long_event
 from bernstein_journal.losses import Losses
 from bernstein_journal.mac_service import MacCalls
 from bernstein_journal.macs import Macs
@@ -25,7 +28,7 @@ from bernstein_journal.receipts import Receipt, ReceiptMaker, Wanted
 from bernstein_journal.repair import Repairer
 from bernstein_journal.requests import check_request_id
 from bernstein_journal.retention import Pruner, Reading
-from bernstein_journal.run_log import Append
+from bernstein_journal.run_log import Append, Appended
 from bernstein_journal.runs import RunFacts, Runs
 from bernstein_journal.sealing import Sealer
 from bernstein_journal.signer import Signer, once_signer
@@ -115,11 +118,18 @@ class JournalService(MacCalls, StepCalls, CareCalls):
         )
         events = [(event.event, event.payload_json) for event in request.events]
         appended = self._writer.append(Append(request.run_id, events, request.request_id, expected))
-        return journal_pb2.AppendEventsResponse(
-            first_index=appended.first_index,
-            head_hash=bytes.fromhex(appended.head_hash),
-            row_count=appended.row_count,
-        )
+        return journal_pb2.AppendEventsResponse(**_landed(appended))
+
+    def AppendLongEvent(
+        self,
+        request_iterator: Iterator[journal_pb2.AppendLongEventRequest],
+        context: grpc.ServicerContext,
+    ) -> journal_pb2.AppendLongEventResponse:
+        first = next(request_iterator, journal_pb2.AppendLongEventRequest())
+        parts = (each.data for each in chain([first], request_iterator))
+        wanted = first.run_id, first.event, first.request_id, first.sha256
+        appended = self._writer.append(long_event(*wanted, parts))
+        return journal_pb2.AppendLongEventResponse(**_landed(appended))
 
     def AppendRows(
         self, request: journal_pb2.AppendRowsRequest, context: grpc.ServicerContext
@@ -357,3 +367,11 @@ def _verification(found: RunVerification) -> journal_pb2.Verification:
         sealed_row_count=found.sealed_row_count,
         pinned_key=found.pinned_key,
     )
+
+
+def _landed(appended: Appended) -> dict[str, Any]:
+    return {
+        "first_index": appended.first_index,
+        "head_hash": bytes.fromhex(appended.head_hash),
+        "row_count": appended.row_count,
+    }

@@ -119,9 +119,9 @@ class StepLog:
         lines, head, ts = [], self._head, self._clock.now_seconds()
         for step in steps:
             line, head = next_step(head, step, ts)
-            if len(line) > limits.ROW_BYTES_MAX:
+            if len(line) > limits.STEP_BYTES_MAX:
                 raise InvalidInput(
-                    f"a step makes a row of {len(line)} bytes; at most {limits.ROW_BYTES_MAX} are"
+                    f"a step makes a row of {len(line)} bytes; at most {limits.STEP_BYTES_MAX} are"
                     " taken: keep large content in the blob store"
                 )
             lines.append(line + b"\n")

@@ -28,6 +28,15 @@ class WatchedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class RowPart:
+    """Of a row that is more than a message carries."""
+
+    index: int
+    data: bytes
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WatchPlace:
     """Everything before `next_index` was sent; a sealed run gets no further row."""
 
@@ -65,15 +74,21 @@ class Watchers:
                     event.set()
 
     def watch(
-        self, run_id: str, start_index: int, is_wanted: Callable[[], bool]
-    ) -> Iterator[WatchedRows | WatchPlace]:
-        """The rows from a position on, until the run is sealed or nobody wants more.
+        self,
+        run_id: str,
+        start_index: int,
+        is_wanted: Callable[[], bool],
+        *,
+        takes_parts: bool = False,
+    ) -> Iterator[WatchedRows | RowPart | WatchPlace]:
+        """The rows from a position on, until the run is sealed or nobody wants more; those that are
+        more than a message carries in parts, for whoever takes them.
 
         Raises InvalidInput for a position that no row has or will have next, TooManyStreams,
         LimitExceeded and, when the service stops, Unavailable.
         """
         with self._registered(run_id) as woken:
-            rows = _Rows(self._store, run_id)
+            rows = _Rows(self._store, run_id, takes_parts=takes_parts)
             rows.skip_to(start_index, self._store.stored_size(paths.journal_path(run_id)))
             yield WatchPlace(start_index, self._is_sealed(run_id))
             told = -1
@@ -117,9 +132,10 @@ class Watchers:
 class _Rows:
     """Where one watch is in the file."""
 
-    def __init__(self, store: Store, run_id: str) -> None:
+    def __init__(self, store: Store, run_id: str, *, takes_parts: bool) -> None:
         self._store = store
         self._run_id = run_id
+        self._takes_parts = takes_parts
         self._offset = 0
         self.next_index = 0
 
@@ -137,14 +153,17 @@ class _Rows:
                 row_count=self.next_index,
             )
 
-    def read(self, size: int) -> Iterator[WatchedRows]:
+    def read(self, size: int) -> Iterator[WatchedRows | RowPart]:
         first, lines, total = self.next_index, list[bytes](), 0
         for line in self._whole_lines(size):
             if lines and total + len(line) > ROWS_BYTES:
                 yield WatchedRows(first, lines)
                 first, lines, total = self.next_index, [], 0
-            if not is_blank(line):
+            if len(line) > ROW_BYTES_MAX and not is_blank(line):
                 self._check(line)
+                yield from _parts(self.next_index, line.rstrip(b"\r\n"))
+                first = self.next_index + 1
+            elif not is_blank(line):
                 lines.append(line.rstrip(b"\r\n"))
                 total += len(line)
             self._pass(line)
@@ -168,9 +187,15 @@ class _Rows:
         self.next_index += not is_blank(line)
 
     def _check(self, line: bytes) -> None:
-        if len(line) > ROW_BYTES_MAX:
+        if not self._takes_parts:
             raise LimitExceeded(
                 f"row {self.next_index} of run {self._run_id} has {len(line)} bytes, more than a"
                 " stream carries; read it with `bernstein replay`",
                 index=self.next_index,
             )
+
+
+def _parts(index: int, row: bytes) -> Iterator[RowPart]:
+    for start in range(0, len(row), ROWS_BYTES):
+        end = start + ROWS_BYTES
+        yield RowPart(index, row[start:end], end >= len(row))

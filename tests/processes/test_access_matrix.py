@@ -29,6 +29,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "journal": {
         "CreateRun": "w__o_",
         "AppendEvents": "w__o_",
+        "AppendLongEvent": "w__o_",
         "AppendRows": "w__o_",
         "FinishRun": "w__o_",
         "BeginLedger": "___o_",

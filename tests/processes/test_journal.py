@@ -213,8 +213,8 @@ def test_limits_are_refusals_with_the_size_in_the_text(services: Services) -> No
 
     with pytest.raises(LimitExceeded, match="1001 events"):
         services.journal.append_many(run_id, [("x", {})] * 1001)
-    with pytest.raises(InvalidInput, match="4000"):
-        services.journal.append(run_id, "x", {"text": "a" * 4_000_000})
+    with pytest.raises(InvalidInput, match="16777216"):
+        services.journal.append(run_id, "x", {"text": "a" * 17_000_000})
     assert services.journal.append(run_id, "x", {"text": "a" * 2_000_000}).first_index == 0
 
 

@@ -1,16 +1,19 @@
 """What does not fit into one message of 4 MiB (field case F21): it goes in parts, or is refused by
 name before anything is done."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
-from bernstein_client import Event, connect, errors
+from bernstein_api.journal.v1 import journal_pb2, journal_pb2_grpc
+from bernstein_client import Event, connect, connect_async, errors
 from bernstein_client.connection import Services
 from bernstein_client.steps import Step
-from bernstein_runtime import limits
+from bernstein_runtime.status import error_from
 
 pytestmark = pytest.mark.processes
 MIB = 1024 * 1024
@@ -30,7 +33,44 @@ def _watch(services: Services, run_id: str) -> list[tuple[bytes, ...]]:
     return [getattr(item, "lines", ()) for item in services.journal.watch_rows(run_id)]
 
 
-@pytest.mark.parametrize("size", [limits.ROW_BYTES_MAX, 5 * MIB])
+@pytest.mark.parametrize("size", [5 * MIB, 15 * MIB])
+def test_a_row_of_more_than_a_message_lands_and_is_watched_in_parts(
+    project: Any, size: int
+) -> None:
+    text = "x" * size
+
+    async def append_and_watch() -> list[Any]:
+        async with connect_async(project.folder, environ=project.environ) as opened:
+            run = await opened.create_run()
+            await asyncio.gather(*(run.append("x", {"n": n}) for n in range(5)))
+            await run.append("long", {"text": text})
+            await run.append("x", {})
+            await run.finish()
+            return [row.members() async for row in run.watch()]
+
+    with connect(project.folder, environ=project.environ) as client:
+        run = client.create_run()
+        run.append_many([("x", {}), ("long", {"text": text}), ("x", {})])
+        run.finish()
+        rows = [row.members() for row in run.watch()]
+        assert run.verify().is_clean
+        assert [len(str(row)) > size for row in rows] == [False, True, False]
+        assert rows[1]["text"] == text
+    watched = asyncio.run(append_and_watch())
+    assert [row["event"] for row in watched] == ["x"] * 5 + ["long", "x"]
+    assert watched[5]["text"] == text
+
+
+def test_a_viewer_that_takes_no_parts_is_told_so(services: Services) -> None:
+    run_id = services.journal.create_run()
+    services.journal.append(run_id, "long", {"text": "x" * (5 * MIB)})
+    stub = journal_pb2_grpc.JournalServiceStub(services.connector.open("journal"))
+    with pytest.raises(grpc.RpcError) as failure:
+        list(stub.WatchRows(journal_pb2.WatchRowsRequest(run_id=run_id)))
+    assert isinstance(error_from(failure.value), errors.LimitExceeded)
+
+
+@pytest.mark.parametrize("size", [16 * MIB, 20 * MIB])
 def test_an_event_over_the_limit_is_refused_and_those_beside_it_are_not(
     services: Services, size: int
 ) -> None:

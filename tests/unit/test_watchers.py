@@ -8,7 +8,7 @@ import pytest
 from bernstein_formats import paths
 from bernstein_formats.errors import InvalidInput, LimitExceeded, TooManyStreams, Unavailable
 from bernstein_journal import watchers as module
-from bernstein_journal.watchers import WatchedRows, Watchers, WatchPlace
+from bernstein_journal.watchers import RowPart, WatchedRows, Watchers, WatchPlace
 from bernstein_runtime import limits
 from bernstein_store.files import FileStore
 
@@ -32,11 +32,11 @@ def watchers(store: FileStore) -> Watchers:
     return Watchers(store, threading.Semaphore(limits.WATCHERS_MAX))
 
 
-def watched(store: FileStore, start: int = 0) -> list[WatchedRows | WatchPlace]:
+def watched(store: FileStore, start: int = 0) -> list[WatchedRows | RowPart | WatchPlace]:
     return list(watchers(store).watch(RUN, start, lambda: True))
 
 
-def rows(items: list[WatchedRows | WatchPlace]) -> list[tuple[int, list[bytes]]]:
+def rows(items: list[WatchedRows | RowPart | WatchPlace]) -> list[tuple[int, list[bytes]]]:
     return [(each.first_index, each.lines) for each in items if isinstance(each, WatchedRows)]
 
 

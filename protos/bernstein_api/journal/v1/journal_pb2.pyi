@@ -992,19 +992,25 @@ class WatchRowsRequest(_message.Message):
 
     RUN_ID_FIELD_NUMBER: _builtins.int
     START_INDEX_FIELD_NUMBER: _builtins.int
+    TAKES_PARTS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run, or "latest"."""
     start_index: _builtins.int
     """Position of the first row wanted: from 0 to the number of rows, which is the next one to come."""
+    takes_parts: _builtins.bool
+    """Whether a row that is more than a message carries is given in parts; else it is refused with
+    LIMIT_EXCEEDED.
+    """
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         start_index: _builtins.int = ...,
+        takes_parts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "start_index", b"start_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "start_index", b"start_index", "takes_parts", b"takes_parts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1018,6 +1024,7 @@ class WatchRowsResponse(_message.Message):
 
     ROWS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def rows(self) -> Global___WatchedRows:
         """Rows, in order."""
@@ -1026,17 +1033,22 @@ class WatchRowsResponse(_message.Message):
     def place(self) -> Global___WatchPlace:
         """Where the stream stands."""
 
+    @_builtins.property
+    def part(self) -> Global___RowPart:
+        """Of a row that is more than a message carries."""
+
     def __init__(
         self,
         *,
         rows: Global___WatchedRows | None = ...,
         place: Global___WatchPlace | None = ...,
+        part: Global___RowPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "result", b"result", "rows", b"rows"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "place", b"place", "result", b"result", "rows", b"rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "result", b"result", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "place", b"place", "result", b"result", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["rows", "place"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["rows", "place", "part"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -2338,3 +2350,101 @@ class ChangedThing(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ChangedThing: _TypeAlias = ChangedThing  # noqa: Y015
+
+@_typing.final
+class AppendLongEventRequest(_message.Message):
+    """One event in parts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """The run. In the first message only, like all but `data`."""
+    event: _builtins.str
+    """The event's type."""
+    request_id: _builtins.str
+    """As in AppendEventsRequest."""
+    sha256: _builtins.bytes
+    """SHA-256 of the whole payload, 32 bytes."""
+    data: _builtins.bytes
+    """The payload's next bytes, a JSON object in all; a row has at most 16 MiB."""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        event: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        sha256: _builtins.bytes = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "event", b"event", "request_id", b"request_id", "run_id", b"run_id", "sha256", b"sha256"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendLongEventRequest: _TypeAlias = AppendLongEventRequest  # noqa: Y015
+
+@_typing.final
+class AppendLongEventResponse(_message.Message):
+    """Where it landed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_INDEX_FIELD_NUMBER: _builtins.int
+    HEAD_HASH_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    first_index: _builtins.int
+    """Position of the row, counted from 0."""
+    head_hash: _builtins.bytes
+    """Its `event_hash`, 32 bytes."""
+    row_count: _builtins.int
+    """Rows in the journal once it had been appended."""
+    def __init__(
+        self,
+        *,
+        first_index: _builtins.int = ...,
+        head_hash: _builtins.bytes = ...,
+        row_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_index", b"first_index", "head_hash", b"head_hash", "row_count", b"row_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendLongEventResponse: _TypeAlias = AppendLongEventResponse  # noqa: Y015
+
+@_typing.final
+class RowPart(_message.Message):
+    """A part of one row."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    IS_LAST_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """The row's position, counted from 0."""
+    data: _builtins.bytes
+    """Its next bytes, without the line end."""
+    is_last: _builtins.bool
+    """Whether the row ends with them."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+        is_last: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "index", b"index", "is_last", b"is_last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowPart: _TypeAlias = RowPart  # noqa: Y015

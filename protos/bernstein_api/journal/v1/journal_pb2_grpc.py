@@ -176,6 +176,11 @@ class JournalServiceStub:
                 request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerRequest.SerializeToString,
                 response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerResponse.FromString,
                 _registered_method=True)
+        self.AppendLongEvent = channel.stream_unary(
+                '/bernstein_api.journal.v1.JournalService/AppendLongEvent',
+                request_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendLongEventRequest.SerializeToString,
+                response_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendLongEventResponse.FromString,
+                _registered_method=True)
 
 
 class JournalServiceServicer:
@@ -409,6 +414,14 @@ class JournalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AppendLongEvent(self, request_iterator, context):
+        """Like AppendEvents with one event whose payload is more than a message carries: in parts. Fails
+        like it, and with SIGNATURE_WRONG where the parts are not what `sha256` says.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JournalServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -551,6 +564,11 @@ def add_JournalServiceServicer_to_server(servicer, server):
                     servicer.QuarantineCaller,
                     request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerRequest.FromString,
                     response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerResponse.SerializeToString,
+            ),
+            'AppendLongEvent': grpc.stream_unary_rpc_method_handler(
+                    servicer.AppendLongEvent,
+                    request_deserializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendLongEventRequest.FromString,
+                    response_serializer=bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendLongEventResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1311,6 +1329,33 @@ class JournalService:
             '/bernstein_api.journal.v1.JournalService/QuarantineCaller',
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerRequest.SerializeToString,
             bernstein__api_dot_journal_dot_v1_dot_journal__pb2.QuarantineCallerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendLongEvent(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/bernstein_api.journal.v1.JournalService/AppendLongEvent',
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendLongEventRequest.SerializeToString,
+            bernstein__api_dot_journal_dot_v1_dot_journal__pb2.AppendLongEventResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -140,6 +140,10 @@ class JournalServiceStub:
     refused from now on, and nothing is added to what it changed, until that is lifted. For the
     operator. Fails with INVALID_INPUT, NOT_FOUND (there is nothing to lift), DISK_FULL.
     """
+    AppendLongEvent: _grpc.StreamUnaryMultiCallable[_journal_pb2.AppendLongEventRequest, _journal_pb2.AppendLongEventResponse]
+    """Like AppendEvents with one event whose payload is more than a message carries: in parts. Fails
+    like it, and with SIGNATURE_WRONG where the parts are not what `sha256` says.
+    """
 
 @_typing.type_check_only
 class JournalServiceAsyncStub(JournalServiceStub):
@@ -252,6 +256,10 @@ class JournalServiceAsyncStub(JournalServiceStub):
     """What a caller changed since an instant, as far as calls had names; on request its calls are
     refused from now on, and nothing is added to what it changed, until that is lifted. For the
     operator. Fails with INVALID_INPUT, NOT_FOUND (there is nothing to lift), DISK_FULL.
+    """
+    AppendLongEvent: _aio.StreamUnaryMultiCallable[_journal_pb2.AppendLongEventRequest, _journal_pb2.AppendLongEventResponse]  # type: ignore[assignment]
+    """Like AppendEvents with one event whose payload is more than a message carries: in parts. Fails
+    like it, and with SIGNATURE_WRONG where the parts are not what `sha256` says.
     """
 
 class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -530,6 +538,16 @@ class JournalServiceServicer(metaclass=_abc_1.ABCMeta):
         """What a caller changed since an instant, as far as calls had names; on request its calls are
         refused from now on, and nothing is added to what it changed, until that is lifted. For the
         operator. Fails with INVALID_INPUT, NOT_FOUND (there is nothing to lift), DISK_FULL.
+        """
+
+    @_abc_1.abstractmethod
+    def AppendLongEvent(
+        self,
+        request_iterator: _MaybeAsyncIterator[_journal_pb2.AppendLongEventRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_journal_pb2.AppendLongEventResponse, _abc.Awaitable[_journal_pb2.AppendLongEventResponse]]:
+        """Like AppendEvents with one event whose payload is more than a message carries: in parts. Fails
+        like it, and with SIGNATURE_WRONG where the parts are not what `sha256` says.
         """
 
 def add_JournalServiceServicer_to_server(servicer: JournalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
