@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from tests.fleet import Fleet, ServiceHost, fleet_in
 from bernstein_client.connection import Services
 from bernstein_client.values import WatchedRows
 from bernstein_formats.errors import NotAllowed, TooMany
+from bernstein_tour.example import copy_example
+from bernstein_tour.model_server import ModelServer
 
 pytestmark = pytest.mark.processes
 ORIGIN = "fleet:demo"
@@ -213,3 +216,28 @@ def test_calls_side_by_side_beyond_the_quota_wait_and_come_through(
         for each in threads:
             each.join()
         assert [writer.journal.get_run(each).row_count for each in runs] == [1] * 8
+
+
+def test_a_writer_alone_runs_replays_and_verifies_a_plan_and_lists_nothing(
+    fleet: Fleet, host: ServiceHost
+) -> None:
+    host.start("recorder", "rederiver")
+    client = fleet.client("build-1", host)
+    copy_example(client.folder / "plan")
+    with ModelServer() as model:
+        model_at = {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "unused"}
+        environ = {**client.environ, **model_at, "BERNSTEIN_DETERMINISTIC_SEED": "42"}
+        here = replace(client, folder=client.folder / "plan", environ=environ)
+        ran = bernstein(here, "run", "plan.yaml", "--json")
+    assert ran.returncode == 0, ran.stderr
+    run_id = json.loads(ran.stdout)["run_id"]
+
+    again = replace(here, environ={**environ, "BERNSTEIN_REPLAY_RUN_ID": run_id})
+    assert bernstein(again, "run", "plan.yaml").returncode == 0
+    assert bernstein(here, "replay", run_id, "--verify").returncode == 0
+    assert bernstein(here, "follow", run_id).returncode == 0
+    for words in (("replay", "list"), ("replay", "latest", "--verify")):
+        refused = bernstein(here, *words)
+        assert refused.returncode != 0
+        assert "build-1 may not call" in refused.stderr
+        assert "CALLER_NOT_ALLOWED" in refused.stderr
