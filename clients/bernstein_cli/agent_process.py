@@ -1,18 +1,13 @@
 """An agent's process: what it prints is the user's, what a signal means is its own affair."""
 
-import ctypes
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 from bernstein_agent.sandbox import Sandbox
 from bernstein_formats.errors import BernsteinError, InvalidInput
-
-_PR_SET_PDEATHSIG: Final = 1  # <sys/prctl.h>
 
 
 def run_agent(
@@ -34,7 +29,6 @@ def run_agent(
             stdin=subprocess.DEVNULL if alone else None,
             stdout=sys.stderr if quiet else None,
             pass_fds=() if sandbox is None else [sandbox.status],
-            preexec_fn=_dying_with(os.getpid()),  # noqa: PLW1509 - one system call
         )
     except OSError as error:
         raise InvalidInput(f"cannot run {command[0]!r}: {error.strerror or error}") from error
@@ -43,20 +37,6 @@ def run_agent(
             _wait_until_ready(process, sandbox)
         code = process.wait()
     return 128 - code if code < 0 else code
-
-
-def _dying_with(parent: int) -> Callable[[], None] | None:
-    """Have the kernel end the agent with this process, whatever ends that."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
-
-    def die_with_it() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it is gone already
-            os._exit(1)
-
-    return die_with_it
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], sandbox: Sandbox) -> None:

@@ -255,16 +255,18 @@ def test_a_replay_of_a_replay_is_refused_with_the_run_to_replay(desk: Desk) -> N
 
 
 def test_a_recording_that_was_killed_is_named_and_answers_what_it_has(desk: Desk) -> None:
-    agent = ("sh", "-c", '"$@"; echo asked; exec sleep 600', "sh", *desk.command()[1:])
+    agent = ("sh", "-c", '"$@"; echo asked; read -r _', "sh", *desk.command()[1:])
     running = subprocess.Popen(
         [sys.executable, "-m", "bernstein_cli", "record", "--", *agent],
         cwd=desk.folder,
         env=desk.environ,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
+    assert running.stdin is not None
     assert running.stdout is not None
-    with running.stdout:
+    with running.stdin, running.stdout:
         assert b"asked\n" in iter(running.stdout.readline, b"")
         running.kill()
         running.wait()
@@ -286,24 +288,20 @@ def test_an_agent_that_was_killed_is_recorded_to_its_end(desk: Desk) -> None:
     assert found[1]["head"] == found[0]["head"]
 
 
-@pytest.mark.parametrize("verb", ["record", "replay"])
-def test_an_agent_ends_with_a_command_that_is_killed(desk: Desk, verb: str) -> None:
-    command = ["--", sys.executable, "-c", "import os, time; print(os.getpid()); time.sleep(600)"]
-    if verb == "replay":
-        short = [*command[:-1], "pass"]
-        assert desk.run("record", *short).returncode == 0
-        command = ["latest", *command]
-    marked = [*command, f"marked-{desk.folder}"]
+def test_an_agent_ends_with_a_replay_that_is_killed(desk: Desk) -> None:
+    command = ("--", sys.executable, "-c")
+    assert desk.run("record", *command, "pass").returncode == 0
+    endless = "import time; print('here', flush=True); time.sleep(600)"
     running = subprocess.Popen(
-        [sys.executable, "-u", "-m", "bernstein_cli", verb, *marked],
+        [sys.executable, "-m", "bernstein_cli", "replay", "latest", *command, endless],
         cwd=desk.folder,
-        env={**desk.environ, "PYTHONUNBUFFERED": "1"},
+        env=desk.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     assert running.stdout is not None
     with running.stdout:
-        assert running.stdout.readline()
+        assert running.stdout.readline() == b"here\n"
         running.kill()
         running.wait()
         # The agent held the other end.
