@@ -3,18 +3,15 @@
 The file is TOML, docs/formats/role-table.md; reading it is `bernstein_runtime.reread_file`'s.
 """
 
-import tomllib
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
-from bernstein_formats.errors import InvalidInput
 from bernstein_runtime.patterns import ANY, fits, is_pattern, no_pattern, patterns
 from bernstein_runtime.quota import Quota
 from bernstein_runtime.roles import RPCS, WITHOUT_RUN, Role
-from bernstein_runtime.toml_lines import TomlLines
+from bernstein_runtime.toml_lines import TomlLines, tables_in
 
-GRANTS_MAX: Final = 10_000
 _MEMBERS: Final = ("caller", "role", "origins", "runs")
 
 
@@ -73,19 +70,7 @@ class RoleTable:
 
 def parse_role_table(text: str, source: str) -> RoleTable:
     """Raises InvalidInput that names `source`, the line and what is wrong there."""
-    try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{source}: {error}; see docs/access.md", path=source) from error
-    lines = TomlLines(source, text, "grant")
-    for name in document:
-        if name not in ("grant", "quota"):
-            raise lines.wrong(name, f"there is no table {name!r}; there are grant and quota")
-    grants = document.get("grant", [])
-    if not isinstance(grants, list) or not all(isinstance(each, dict) for each in grants):
-        raise lines.wrong("grant", "write each grant as a table of its own, under [[grant]]")
-    if len(grants) > GRANTS_MAX:
-        raise lines.wrong("grant", f"{len(grants)} grants; at most {GRANTS_MAX} are taken")
+    grants, document, lines = tables_in(text, source, "grant", "docs/access.md", others=("quota",))
     quota = document.get("quota", {})
     if not isinstance(quota, dict):
         raise lines.wrong("quota", "write it as a table, under [quota]")

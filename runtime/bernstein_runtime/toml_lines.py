@@ -1,8 +1,13 @@
-"""Finds the line of a TOML file that an error is about; the parser does not tell."""
+"""A TOML file that is a list of tables: read, and each error with its line, which the parser does
+not tell."""
 
 import re
+import tomllib
+from typing import Any, Final
 
 from bernstein_formats.errors import InvalidInput
+
+TABLES_MAX: Final = 10_000
 
 
 class TomlLines:
@@ -31,3 +36,27 @@ class TomlLines:
             if pattern.match(self._lines[number]):
                 return number + 1
         return start + 1
+
+
+def tables_in(
+    text: str, source: str, table: str, page: str, *, others: tuple[str, ...] = ()
+) -> tuple[list[dict[str, Any]], dict[str, Any], TomlLines]:
+    """The tables of one name, the whole document, and its lines; `others` may be beside them.
+
+    `page` explains the file. Raises InvalidInput that names `source`, the line and what is wrong.
+    """
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{source}: {error}; see {page}", path=source) from error
+    lines = TomlLines(source, text, table)
+    for name in document:
+        if name not in (table, *others):
+            known = f"there are {' and '.join((table, *others))}" if others else f"there is {table}"
+            raise lines.wrong(name, f"there is no table {name!r}; {known}")
+    tables = document.get(table, [])
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
+        raise lines.wrong(table, f"write each {table} as a table of its own, under [[{table}]]")
+    if len(tables) > TABLES_MAX:
+        raise lines.wrong(table, f"{len(tables)} of them; at most {TABLES_MAX} are taken")
+    return tables, document, lines

@@ -9,16 +9,14 @@
 `keys` are names of keys, and count for receipts; without them any configured key is meant.
 """
 
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from bernstein_formats.errors import InvalidInput, NotAllowed
+from bernstein_formats.errors import NotAllowed
 from bernstein_runtime.patterns import ANY, fits, patterns
-from bernstein_runtime.toml_lines import TomlLines
+from bernstein_runtime.toml_lines import TomlLines, tables_in
 
-RULES_MAX: Final = 10_000
 _NEEDED: Final = ("what", "origins", "runs")
 _MEMBERS: Final = (*_NEEDED, "keys")
 
@@ -73,19 +71,7 @@ class Policy:
 
 def parse_policy(text: str, source: str) -> Policy:
     """Raises InvalidInput that names `source`, the line and what is wrong there."""
-    try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{source}: {error}; see docs/signer.md", path=source) from error
-    lines = TomlLines(source, text, "allow")
-    for name in document:
-        if name != "allow":
-            raise lines.wrong(name, f"there is no table {name!r}; there is allow")
-    rules = document.get("allow", [])
-    if not isinstance(rules, list) or not all(isinstance(each, dict) for each in rules):
-        raise lines.wrong("allow", "write each rule as a table of its own, under [[allow]]")
-    if len(rules) > RULES_MAX:
-        raise lines.wrong("allow", f"{len(rules)} rules; at most {RULES_MAX} are taken")
+    rules, _, lines = tables_in(text, source, "allow", "docs/signer.md")
     return Policy(tuple(_rule(each, number, lines) for number, each in enumerate(rules)))
 
 
